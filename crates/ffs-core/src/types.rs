@@ -169,7 +169,16 @@ pub struct WriteMode {
     pub set_id: SetIdBits,
 }
 
-/// What `fallocate` does to a range.
+/// Which part of a file an fsync includes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SyncScope {
+    /// Content, attributes and names (`fsync`).
+    All,
+    /// Content, and the metadata that reading it needs (`fdatasync`).
+    Data,
+}
+
+/// The change that `fallocate` makes to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallocate {
     /// Allocates blocks, zero filled; grows the file.

@@ -8,8 +8,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Growth, InodeData, LockedInode};
 use crate::mount::Ffs;
 use crate::ordering::InodeChange;
-use crate::syncer::SyncScope;
-use crate::types::{Fallocate, SetIdBits, WriteMode};
+use crate::types::{Fallocate, SetIdBits, SyncScope, WriteMode};
 use ffs_ondisk::FileType;
 
 /// Checks that the inode has content to read or write.

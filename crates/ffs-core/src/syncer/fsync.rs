@@ -21,6 +21,7 @@ use crate::inode::Inode;
 use crate::ordering::{Event, InodeChange, OlderNames, Readiness, SyncPoint, SyncTarget};
 use crate::sync::{Condvar, Mutex, pause};
 use crate::tunables::FsyncScope;
+use crate::types::SyncScope;
 use ffs_ondisk::Ino;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,15 +31,6 @@ use std::sync::Arc;
 const IDLE: u32 = 5000;
 /// Most passes that write. A path becomes durable within a few passes, whatever its depth.
 const PASSES: u32 = 1000;
-
-/// Which part of a file an fsync includes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SyncScope {
-    /// Content, attributes and names (`fsync`).
-    All,
-    /// Content, and what is needed to read it (`fdatasync`).
-    Data,
-}
 
 /// Whether to write buffers whose images would show no new change.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -18,7 +18,6 @@ use crate::inode::InodeTable;
 use crate::sync::Mutex;
 use crate::ufsmount::UfsMount;
 use fsync::Fsyncs;
-pub(crate) use fsync::SyncScope;
 use std::sync::Arc;
 use worklist::Worklist;
 

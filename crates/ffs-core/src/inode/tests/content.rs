@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Error;
-use crate::syncer::SyncScope;
+use crate::types::SyncScope;
 use ffs_testkit::rng::{SplitMix64 as Numbers, fill};
 use proptest::prelude::*;
 

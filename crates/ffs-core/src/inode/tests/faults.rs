@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Error;
-use crate::syncer::SyncScope;
+use crate::types::SyncScope;
 use ffs_device::{Fault, FaultInjector, Operation, Rule};
 
 const SHAPE: Shape = (Format::Ufs2, Endian::Little, 4096, 8);

@@ -8,7 +8,7 @@ use crate::ordering::{
     Event, InodeChange, Ordering, Pending, Readiness, Response, SyncTarget, WorkItem,
 };
 use crate::sync::Mutex;
-use crate::syncer::SyncScope;
+use crate::types::SyncScope;
 use ffs_device::fault::{Fault, FaultInjector, Rule};
 use ffs_device::{BlockDevice, Durability, MemDevice, Operation};
 use ffs_ondisk::{Endian, Format, FragNo, Ino, Lbn};
