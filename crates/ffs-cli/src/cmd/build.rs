@@ -62,8 +62,8 @@ pub(crate) const DOC: Doc = Doc {
 /// SOURCE_DATE_EPOCH no file is newer than that.
 ///
 /// An archive is read twice, the first time to measure it. An archive on standard input is
-/// therefore stored in a temporary file in $TMPDIR, unless --size or --fill is given. If a file cannot be
-/// read or does not fit, no image is left.
+/// therefore stored in a temporary file in $TMPDIR, unless --size or --fill is given. If a file
+/// cannot be read or does not fit, no image is left.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::Error;
+use crate::types::SyncScope;
 use ffs_testkit::rng::{SplitMix64 as Numbers, fill};
 use proptest::prelude::*;
 
@@ -317,10 +318,10 @@ fn what_a_stream_could_not_write_is_reported_by_fsync() {
         at += part.len() as u64;
         n.is_err()
     });
-    assert!(refused || b.syncer.fsync(&ip, false).is_err());
+    assert!(refused || b.syncer.fsync(&ip, SyncScope::All).is_err());
     dev.heal();
     b.write(&ip, 0, &content).unwrap();
-    b.syncer.fsync(&ip, false).unwrap();
+    b.syncer.fsync(&ip, SyncScope::All).unwrap();
     assert_eq!(b.all(&ip), content);
     b.check("healed");
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Error;
+use crate::types::SyncScope;
 use ffs_device::{Fault, FaultInjector, Operation, Rule};
 
 const SHAPE: Shape = (Format::Ufs2, Endian::Little, 4096, 8);
@@ -22,11 +23,11 @@ fn fsync_fails_until_the_data_is_written() {
     b.write(&ip, 0, &[1; 50_000]).unwrap();
     dev.add(eio(Operation::Write));
     for _ in 0..2 {
-        assert!(matches!(b.syncer.fsync(&ip, false), Err(Error::Io(_))));
+        assert!(matches!(b.syncer.fsync(&ip, SyncScope::All), Err(Error::Io(_))));
     }
     assert_eq!(b.all(&ip), vec![1; 50_000], "memory has it all the same");
     dev.heal();
-    b.syncer.fsync(&ip, true).unwrap();
+    b.syncer.fsync(&ip, SyncScope::Data).unwrap();
     assert_eq!(b.on_device(ip.ino).size, 50_000);
     b.check("healed");
 }

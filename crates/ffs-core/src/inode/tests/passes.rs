@@ -9,6 +9,7 @@ use crate::ordering::{
     Event, InodeChange, Ordering, Pending, Readiness, Response, SyncTarget, WorkItem,
 };
 use crate::sync::Mutex;
+use crate::types::SyncScope;
 use ffs_device::fault::{Fault, FaultInjector, Rule};
 use ffs_device::{BlockDevice, Durability, MemDevice, Operation};
 use ffs_ondisk::{Endian, Format, FragNo, Ino, Lbn};
@@ -157,7 +158,7 @@ fn what_waits_is_written_after_what_it_waits_for_and_whole() {
         s.wait(&a, b.key, Readiness::Held);
         s.wait(&b, c.key, Readiness::Partial);
         if fsync {
-            s.b.syncer.fsync(&s.b.t.get(Ino::ROOT).unwrap(), true).unwrap();
+            s.b.syncer.fsync(&s.b.t.get(Ino::ROOT).unwrap(), SyncScope::Data).unwrap();
         } else {
             assert!(s.b.syncer.sync().unwrap());
         }
@@ -166,7 +167,7 @@ fn what_waits_is_written_after_what_it_waits_for_and_whole() {
         let passes = order.len();
         let order: Vec<_> = order.iter().map(|b| (b.key, WriteStart::Whole)).collect();
         assert_eq!(s.log(), order, "fsync: {fsync}");
-        assert_eq!(s.b.counters().epochs, passes as u64);
+        assert_eq!(s.b.counters().passes, passes as u64);
         assert_eq!(s.dirty(), 3 - passes);
     }
 }
@@ -192,7 +193,7 @@ fn what_can_never_be_written_is_an_error_and_stays() {
     assert!(matches!(s.b.syncer.sync_alone(), Err(Error::Unwritten)));
     assert!(s.b.t.ump.cache.is_dirty(&a) && !s.b.t.ump.cache.is_dirty(&b));
     let root = s.b.t.get(Ino::ROOT).unwrap();
-    assert!(matches!(s.b.syncer.fsync(&root, true), Err(Error::Unwritten)));
+    assert!(matches!(s.b.syncer.fsync(&root, SyncScope::Data), Err(Error::Unwritten)));
 }
 
 #[test]
@@ -206,7 +207,7 @@ fn a_block_that_cannot_be_written_keeps_no_other_from_it() {
     let cache = &s.b.t.ump.cache;
     assert!(cache.is_dirty(&a) && !cache.is_dirty(&b) && cache.is_dirty(&c));
     let root = s.b.t.get(Ino::ROOT).unwrap();
-    assert_eq!(s.b.syncer.fsync(&root, true).unwrap_err().errno(), 5);
+    assert_eq!(s.b.syncer.fsync(&root, SyncScope::Data).unwrap_err().errno(), 5);
     s.disk.heal();
     s.b.syncer.sync_alone().unwrap();
     assert_eq!(s.dirty(), 0);
