@@ -1,4 +1,4 @@
-//! Tools for unmounted images: newfs, fsck, tunefs, dumpfs.
+//! Tools for unmounted images: newfs, fsck, tunefs, growfs, dumpfs.
 //!
 //! **Purpose.** BSD's administration commands as functions on a [`ffs_device::BlockDevice`].
 //!
@@ -31,6 +31,7 @@ mod audit;
 pub mod dumpfs;
 mod error;
 pub mod fsck;
+pub mod growfs;
 pub mod newfs;
 mod plural;
 pub mod tunefs;

@@ -52,6 +52,11 @@ impl<'d> Volume<'d> {
         Volume { dev, sb, geo: geometry, source, warnings }
     }
 
+    /// A volume with a valid superblock and the geometry that follows from it.
+    pub(crate) fn from_parts(dev: &'d dyn BlockDevice, sb: Superblock, geo: Geometry) -> Self {
+        Volume { dev, sb, geo, source: Source::Primary, warnings: Vec::new() }
+    }
+
     /// The device.
     #[must_use]
     pub fn device(&self) -> &'d dyn BlockDevice {

@@ -87,6 +87,7 @@ commands! {
     Newfs newfs "newfs";
     Fsck fsck "fsck";
     Tunefs tunefs "tunefs";
+    Growfs growfs "growfs";
     Dumpfs dumpfs "dumpfs";
     Mount mount "mount";
     Umount umount "umount";
@@ -121,6 +122,7 @@ const MULTICALL: &[(&str, &str)] = &[
     ("fsck.ffs", "fsck"),
     ("fsck.ufs", "fsck"),
     ("tunefs", "tunefs"),
+    ("growfs", "growfs"),
     ("dumpfs", "dumpfs"),
     ("chflags", "chflags"),
     ("mount_ffs", "mount"),

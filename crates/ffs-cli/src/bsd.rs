@@ -1,5 +1,7 @@
 //! Numbers and switches in the notation of BSD's command lines.
 
+use std::io::{self, Write};
+
 use ffs_device::BlockDevice;
 
 /// Bytes of a sector, the unit of sizes without a suffix.
@@ -78,6 +80,27 @@ pub(crate) fn content(device: &dyn BlockDevice) -> Option<&'static str> {
         let mut bytes = vec![0; len];
         device.read_at(at, &mut bytes).ok().map(|()| bytes)
     })
+}
+
+/// Writes the places of backup superblocks, in sectors, as many to a line as fit.
+pub(crate) fn write_backups(
+    out: &mut dyn Write,
+    sectors: impl Iterator<Item = u64>,
+) -> io::Result<()> {
+    write!(out, "super-block backups (for fsck_ffs -b #) at:")?;
+    let mut width = 80;
+    let mut sectors = sectors.peekable();
+    while let Some(sector) = sectors.next() {
+        let comma = if sectors.peek().is_none() { "" } else { "," };
+        let text = format!(" {sector}{comma}");
+        if width + text.len() > 79 {
+            writeln!(out)?;
+            width = 0;
+        }
+        width += text.len();
+        write!(out, "{text}")?;
+    }
+    writeln!(out)
 }
 
 #[cfg(test)]

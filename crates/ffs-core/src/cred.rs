@@ -1,4 +1,4 @@
-//! Who asks: the credential that permission checks use.
+//! The credential of a caller, for permission checks.
 
 /// A caller's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,17 +9,17 @@ pub struct Cred {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// Whether permissions are checked here, or were by the caller (a kernel with
-    /// `default_permissions`). Rules of the format (flags, reserve) hold either way.
+    /// Whether the core checks permissions, or the caller has (a kernel with
+    /// `default_permissions`). Rules of the format (flags, reserve) are checked in both cases.
     pub checks: Checks,
 }
 
-/// Who checks permissions.
+/// Whether the core or its caller checks permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checks {
-    /// The core.
+    /// The core checks them.
     Here,
-    /// The caller has.
+    /// The caller has checked them.
     Done,
 }
 

@@ -1,9 +1,9 @@
-//! What an operation can fail with, and the errno each failure is to a program.
+//! The errors of operations, and their errnos.
 
 use ffs_device::DeviceError;
 use ffs_ondisk::{Corrupt, Place, Structure};
 
-/// Shorthand.
+/// A result with [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Failure of a file-system operation.
@@ -73,8 +73,8 @@ pub enum Error {
     /// `EIO`: the device failed.
     #[error(transparent)]
     Io(#[from] DeviceError),
-    /// `EIO`: changes that wait for others that cannot be written.
-    #[error("changes could not be written: what they wait for is not on the device")]
+    /// `EIO`: changes could not be written, because they depend on changes whose writes fail.
+    #[error("changes could not be written: they depend on changes that are not on the device")]
     Unwritten,
     /// `EIO` (or `EINVAL` at mount): the image breaks a rule of the format.
     #[error(transparent)]
@@ -93,7 +93,7 @@ impl Error {
         Error::Format(Corrupt::new(structure, place, field, found, expected).into())
     }
 
-    /// The errno a program sees (Linux numbers).
+    /// The errno that programs get (Linux numbers).
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -122,7 +122,7 @@ impl Error {
     }
 }
 
-/// The kind is that of the errno, as [`std::fs`] reports it; the source is this error.
+/// The kind is that of the errno, as in [`std::fs`]. The source is this error.
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> std::io::Error {
         let kind = std::io::Error::from_raw_os_error(error.errno()).kind();

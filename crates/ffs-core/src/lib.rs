@@ -7,7 +7,7 @@
 //! | `dir` | directories: lookup, entry, removal, listing |
 //! | `syncer` | making changes durable, deferred work |
 //! | `inode` | the inode table, block map, reading, writing, truncation, attributes |
-//! | `ufsmount` | what all operations share: cache, allocator, ordering mode, switches |
+//! | `ufsmount` | parts that all operations share: cache, allocator, ordering mode, switches |
 //! | `namecache` | names in memory, and the files they name |
 //! | `alloc` | inodes, blocks, fragments, clusters: allocation |
 //! | `ordering` | when metadata may reach the disk |

@@ -1,6 +1,6 @@
-//! Where Linux's extended attributes are stored on UFS2.
+//! How extended attributes of Linux are stored on UFS2.
 //!
-//! UFS2 has two name spaces of its own, `user` and `system`; Linux names begin with theirs.
+//! UFS2 has two name spaces, `user` and `system`. A Linux name begins with its name space.
 //!
 //! | Linux | UFS2 |
 //! | --- | --- |
@@ -8,9 +8,10 @@
 //! | `trusted.NAME` | `NAME` in `system` |
 //! | `security.NAME` | `security.NAME` in `system` |
 //!
-//! FreeBSD lets only root read and change the name space `system`, gives no meaning to names that it does not
-//! define, and copies, checks and frees them like all others: `getextattr system security.capability FILE`
-//! shows what `setcap` stored. `trusted.security.NAME` would be read back as `security.NAME` and is refused.
+//! On FreeBSD only root reads and changes the name space `system`. FreeBSD copies, checks and frees
+//! names that it does not define like all others: `getextattr system security.capability FILE`
+//! prints the capabilities that `setcap` stored. `trusted.security.NAME` is refused, because it
+//! would be read back as `security.NAME`.
 
 use crate::types::XattrNamespace;
 
@@ -18,10 +19,11 @@ const USER: &[u8] = b"user.";
 const TRUSTED: &[u8] = b"trusted.";
 const SECURITY: &[u8] = b"security.";
 
-/// The name, in `system`, of the capabilities that `setcap` gives to a program.
+/// The name in `system` of the capabilities that `setcap` gives to a program.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
-/// Name space and name under which the attribute with the Linux name `full` is stored; `None` if it has no place.
+/// The name space and name under which the attribute with the Linux name `full` is stored; `None`
+/// if UFS2 cannot store it.
 #[must_use]
 pub fn from_linux(full: &[u8]) -> Option<(XattrNamespace, &[u8])> {
     if let Some(name) = full.strip_prefix(USER) {

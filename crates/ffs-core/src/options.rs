@@ -1,31 +1,31 @@
-//! How a volume is mounted: what is fixed for the life of a mount, and the first values of the rest.
+//! Options of a mount: values that hold for its whole life, and initial values of the switches.
 
 use crate::tunables::TunableValues;
 
-/// Which tenant orders metadata writes.
+/// The ordering mode of metadata writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OrderingPolicy {
-    /// As the superblock has it: soft updates if it asks for them (`ffs newfs -U`, `ffs tunefs -n`),
-    /// else ordered synchronous writes.
+    /// Soft updates if the superblock has `FS_DOSOFTDEP` (`ffs newfs -U`, `ffs tunefs -n`), else
+    /// ordered synchronous writes.
     #[default]
     Superblock,
-    /// Soft updates if the superblock asks for them, else none (BSD's `async`).
+    /// Soft updates if the superblock has `FS_DOSOFTDEP`, else no order (BSD's `async`).
     Async,
-    /// Soft updates: nothing is waited for, and after a crash the volume is sound but for space that
-    /// is marked used.
+    /// Soft updates: operations do not wait for writes. After a crash the volume is consistent,
+    /// except that free space may be marked used.
     SoftUpdates,
     /// Ordered synchronous writes.
     Sync,
-    /// None: fast, and only a full fsck helps after a crash.
+    /// No order: fast, but after a crash the volume needs a full fsck.
     None,
 }
 
-/// What to do with access times.
+/// When reading a file sets its access time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Atime {
     /// Never.
     Never,
-    /// When older than the modification time, or than a day.
+    /// When it is older than the modification time, or older than a day.
     #[default]
     Relative,
     /// Always.
@@ -37,21 +37,21 @@ pub enum Atime {
 pub struct MountOptions {
     /// Never write.
     pub read_only: bool,
-    /// Mount read-write although the volume needs a check. One that was mounted with soft updates and not
-    /// unmounted does not.
+    /// Mount read-write although the volume needs a check. A volume that was mounted with soft
+    /// updates and not unmounted does not need one.
     pub force: bool,
-    /// Who orders metadata writes.
+    /// The ordering mode of metadata writes.
     pub ordering: OrderingPolicy,
     /// Access times.
     pub atime: Atime,
-    /// New files get their directory's group, as on BSD, instead of their maker's.
+    /// New files get their directory's group, as on BSD, instead of their creator's.
     pub bsdgroups: bool,
-    /// A file renamed over another gets the name on disk only with the content it has then. Only soft
-    /// updates can promise that.
+    /// A name that a rename or link gives reaches the device only after the content that the file
+    /// has at that time. Only soft updates can promise that.
     pub replace_order: bool,
-    /// Whether access lists are in force; `None`: as the volume says (`tunefs -a`).
+    /// Whether access lists are in force; `None`: if the superblock enables them (`tunefs -a`).
     pub acls: Option<bool>,
-    /// What changes names or attributes is durable when it returns, as NFS servers promise.
+    /// Changes of names and attributes are durable when the operation returns, as NFS requires.
     pub stable: bool,
     /// Recorded in the superblock as the last mount point.
     pub mounted_on: String,

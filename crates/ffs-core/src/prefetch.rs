@@ -1,13 +1,13 @@
-//! Memory asked for before it is needed.
+//! Hints to the processor to load memory before it is needed.
 //!
-//! At millions of files what an operation touches lies in no cache of the processor. Where a place is known while
-//! something else is still waited for, asking early lets both come at the same time. A hint changes nothing but
-//! time: everything here may do nothing, and does on processors that the library does not know.
+//! With millions of files, the memory that an operation uses is in no cache of the processor. If an
+//! address is known early, a hint loads it while the operation waits for other memory. A hint
+//! affects only time. On processors other than x86-64 these functions do nothing.
 
-/// Bytes that come together.
+/// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Has the cache line in which `place` begins fetched, without waiting for it.
+/// Starts to load the cache line in which `place` begins, and does not wait for it.
 #[inline]
 pub(crate) fn line<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -16,7 +16,7 @@ pub(crate) fn line<T>(place: &T) {
     let _ = place;
 }
 
-/// Has all of `bytes` fetched.
+/// Starts to load all cache lines of `bytes`.
 #[inline]
 pub(crate) fn bytes(bytes: &[u8]) {
     bytes.iter().step_by(LINE).chain(bytes.last()).for_each(line);

@@ -1,10 +1,11 @@
-//! Locks without poisoning, in one place so that a model checker's could stand in for them.
+//! Locks without poisoning. They are in one module so that a model checker can replace them.
 //!
-//! A thread that panics while it holds a lock leaves at worst a half-made change in memory; every
-//! structure here is validated when it is used, so the others may go on.
+//! A thread that panics while it holds a lock leaves at worst an incomplete change in memory. Every
+//! structure is validated when it is used, so other threads may continue.
 //!
-//! With the cargo feature `schedule` a thread that has a [`schedule::Scheduler`] asks it before it takes a lock,
-//! and never blocks on one. Other builds have none of this.
+//! With the cargo feature `schedule` a thread may have a [`schedule::Scheduler`]. Before such a
+//! thread takes a lock it calls the scheduler, and it never blocks on a lock. Other builds do not
+//! contain this code.
 
 pub(crate) use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::{PoisonError, TryLockError};
@@ -44,12 +45,13 @@ pub(crate) fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(1));
 }
 
-/// Waiting for another thread to change what a [`Mutex`] guards.
+/// Waiting for another thread to change the data of a [`Mutex`].
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(std::sync::Condvar);
 
 impl Condvar {
-    /// Gives the lock of `mutex` back, waits until another thread notifies (or for no reason), and takes it again.
+    /// Releases the lock of `mutex`, waits for a notification, and takes the lock again. It may
+    /// also return without a notification.
     #[cfg_attr(not(feature = "schedule"), expect(unused_variables, reason = "the guard has it"))]
     pub(crate) fn wait<'a, T>(
         &self,
@@ -116,26 +118,26 @@ impl<T> RwLock<T> {
     }
 }
 
-/// Threads that run one at a time, in an order that somebody decides.
+/// Threads that run one at a time, in an order that a [`Scheduler`](schedule::Scheduler) decides.
 #[cfg(feature = "schedule")]
 pub mod schedule {
     use std::cell::RefCell;
     use std::sync::Arc;
 
-    /// What a thread is about to do.
+    /// The next action of a thread.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Step {
         /// Take a lock.
         Lock,
-        /// Try a lock again that another thread has.
+        /// Try again to take a lock that another thread holds.
         Blocked,
-        /// Begin or end a transfer of the device.
+        /// Begin or end a transfer to or from the device.
         Transfer,
     }
 
     /// Decides which thread runs.
     pub trait Scheduler {
-        /// The calling thread is about to take this step. Returns when it may.
+        /// Returns when the calling thread may take this step.
         fn step(&self, step: Step);
     }
 
@@ -143,17 +145,18 @@ pub mod schedule {
         static MINE: RefCell<Option<Arc<dyn Scheduler>>> = const { RefCell::new(None) };
     }
 
-    /// From now on the calling thread asks `scheduler`; none: nobody.
+    /// Sets the scheduler of the calling thread; `None` removes it.
     pub fn follow(scheduler: Option<Arc<dyn Scheduler>>) {
         MINE.set(scheduler);
     }
 
-    /// Whether the calling thread asks somebody.
+    /// Whether the calling thread has a scheduler.
     pub(super) fn is_followed() -> bool {
         MINE.with_borrow(Option::is_some)
     }
 
-    /// The calling thread is about to take this step. Nothing for a thread that asks nobody.
+    /// Waits until the calling thread may take this step. Does nothing for a thread without a
+    /// scheduler.
     pub fn step(step: Step) {
         let mine = MINE.with_borrow(Clone::clone);
         if let Some(scheduler) = mine {
@@ -161,7 +164,7 @@ pub mod schedule {
         }
     }
 
-    /// A lock that `attempt` tries to take; `None` for a thread that asks nobody.
+    /// Takes a lock with `attempt`; `None` for a thread without a scheduler.
     pub(super) fn take<G>(mut attempt: impl FnMut() -> Option<G>) -> Option<G> {
         let scheduler = MINE.with_borrow(Clone::clone)?;
         scheduler.step(Step::Lock);

@@ -1,4 +1,4 @@
-//! What goes in and out of the operations.
+//! Arguments and results of the operations.
 
 use crate::cred::Cred;
 use ffs_ondisk::{Csum, FileFlags, FileType, Ino, Timespec};
@@ -8,7 +8,7 @@ use ffs_ondisk::{Csum, FileFlags, FileType, Ino, Timespec};
 pub struct Attr {
     /// Inode number.
     pub ino: Ino,
-    /// Generation: changes whenever the number is given to another file.
+    /// Generation: changes whenever the inode number is given to another file.
     pub generation: u32,
     /// Type.
     pub kind: FileType,
@@ -22,11 +22,11 @@ pub struct Attr {
     pub gid: u32,
     /// Bytes.
     pub size: u64,
-    /// 512-byte units held.
+    /// Allocated space in units of 512 bytes.
     pub blocks: u64,
     /// Preferred I/O size: the block size, bytes.
     pub blksize: u32,
-    /// Device number in FreeBSD's encoding, of devices.
+    /// Device number in FreeBSD's encoding; 0 if the file is no device.
     pub rdev: u64,
     /// Access time.
     pub atime: Timespec,
@@ -43,13 +43,13 @@ pub struct Attr {
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The present: for both times also writers may set it, not only the owner.
+    /// The present. A user who may write may set both times to it; other times only the owner.
     Now,
     /// A given moment.
     To(Timespec),
 }
 
-/// Attributes to change; `None` leaves one alone.
+/// Attributes to change; `None` keeps the present value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Low 12 bits of the mode.
@@ -68,13 +68,13 @@ pub struct SetAttr {
     pub birthtime: Option<Timespec>,
     /// File flags.
     pub flags: Option<FileFlags>,
-    /// The set-id bits, if owner, group or size change and `perm` does not say.
+    /// What happens to the set-id bits if owner, group or size change and `perm` is `None`.
     pub set_id: SetIdBits,
 }
 
 impl SetIdBits {
-    /// Whether a change by `cred` takes the bits.
-    pub(crate) fn go_for(self, cred: &Cred) -> bool {
+    /// Whether a change by `cred` clears the bits.
+    pub(crate) fn are_cleared_by(self, cred: &Cred) -> bool {
         match self {
             SetIdBits::ByCaller => !cred.is_root(),
             SetIdBits::Keep => false,
@@ -90,20 +90,20 @@ impl SetAttr {
     }
 }
 
-/// What becomes of the set-id bits of a file whose owner, group or size changes, and of the capabilities that it
-/// gives to who runs it (`security.capability`).
+/// What happens to the set-id bits and the capabilities (`security.capability`) of a file whose
+/// owner, group or size changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetIdBits {
-    /// The capabilities go; the bits go unless root asks.
+    /// The capabilities are removed. The bits are cleared, except if the caller is root.
     #[default]
     ByCaller,
-    /// All stay: the caller has the right to keep them, or removes them itself.
+    /// Bits and capabilities stay: the caller has the right to keep them, or clears them itself.
     Keep,
-    /// All go.
+    /// The bits are cleared and the capabilities removed.
     Drop,
 }
 
-/// What `create` makes.
+/// The type of a file that `create` creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
     /// Regular file.
@@ -121,16 +121,17 @@ pub enum NodeKind {
 /// How `rename` treats an existing target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RenameMode {
-    /// Replaces it.
+    /// Replaces the target.
     #[default]
     Replace,
     /// Fails with `EEXIST`.
     NoReplace,
-    /// Swaps the two names.
+    /// Exchanges the two names.
     Exchange,
-    /// Leaves a whiteout at the old name, in one step with the rename: a character device 0:0, by which Linux's
-    /// overlayfs marks a name that is not to be seen in the layers below. With `replace` as
-    /// [`RenameMode::Replace`], else as [`RenameMode::NoReplace`].
+    /// Puts a whiteout at the old name, in one step with the rename. A whiteout is a character
+    /// device 0:0; Linux's overlayfs uses it to hide a name of the layers below. An existing target
+    /// is treated as by [`RenameMode::Replace`] with `replace`, else as by
+    /// [`RenameMode::NoReplace`].
     Whiteout {
         /// Whether an existing target is replaced.
         replace: bool,
@@ -149,56 +150,65 @@ impl RenameMode {
 pub struct DirEntry<'a> {
     /// Inode number.
     pub ino: Ino,
-    /// Type, where the entry tells.
+    /// Type, if the entry records it.
     pub kind: Option<FileType>,
     /// Name.
     pub name: &'a [u8],
-    /// Where to go on after this entry.
+    /// The offset at which a listing continues after this entry.
     pub next: u64,
 }
 
 /// How a write is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteMode {
-    /// At the end of the file, whatever the offset.
+    /// The write appends to the file; the offset is ignored (`O_APPEND`).
     pub append: bool,
-    /// Durable, with its metadata, when the call returns (`O_SYNC`).
+    /// The write and its metadata are durable when the call returns (`O_SYNC`).
     pub sync: bool,
-    /// What becomes of set-id bits.
+    /// What happens to the set-id bits.
     pub set_id: SetIdBits,
 }
 
-/// What `fallocate` does to a range.
+/// Which part of a file an fsync includes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SyncScope {
+    /// Content, attributes and names (`fsync`).
+    All,
+    /// Content, and the metadata that reading it needs (`fdatasync`).
+    Data,
+}
+
+/// The change that `fallocate` makes to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallocate {
     /// Allocates blocks, zero filled; grows the file.
     Allocate,
     /// Allocates blocks inside the file's size only.
     AllocateKeepSize,
-    /// Makes a hole; the size stays.
+    /// Frees the blocks of the range, which then reads as zeros; the size stays.
     PunchHole,
-    /// Zeros; grows the file.
+    /// Writes zeros; grows the file.
     ZeroRange,
 }
 
 /// Name spaces of extended attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum XattrNamespace {
-    /// Of users.
+    /// Attributes of users (`user`).
     User,
-    /// Of the system: only root.
+    /// Attributes of the system (`system`): root only.
     System,
 }
 
-/// Whether a set attribute must or must not be there already.
+/// Whether an attribute that is set must exist, or must not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XattrSet {
-    /// Either.
+    /// It may exist or not.
     #[default]
     Any,
-    /// Must not exist.
+    /// It must not exist.
     Create,
-    /// Must exist.
+    /// It must exist.
     Replace,
 }
 
@@ -213,7 +223,7 @@ pub struct StatFs {
     pub frags: u64,
     /// Free fragments.
     pub frags_free: u64,
-    /// Free fragments for everybody but root; negative in the reserve.
+    /// Fragments free for users other than root; negative if the reserve is in use.
     pub frags_avail: i64,
     /// Inodes.
     pub inodes: u64,
@@ -227,7 +237,7 @@ pub struct StatFs {
     pub totals: Csum,
 }
 
-/// Access a caller may ask for: a set of the permission bits.
+/// Kinds of access to check: a set of permission bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access(pub u8);
 
@@ -239,7 +249,7 @@ impl Access {
     /// Execute or search.
     pub const EXEC: Access = Access(1);
 
-    /// Both.
+    /// The union of both sets.
     #[must_use]
     pub fn and(self, other: Access) -> Access {
         Access(self.0 | other.0)

@@ -1,7 +1,7 @@
-//! What all operations on a mounted volume share: cache, allocator, ordering mode and switches side
-//! by side (FreeBSD's `struct ufsmount`).
+//! The parts of a mounted volume that all operations share: cache, allocator, ordering mode and
+//! switches (FreeBSD's `struct ufsmount`).
 //!
-//! The parts do not lead to each other: whoever needs one takes it from here.
+//! The parts do not refer to each other. Code that needs a part takes it from [`UfsMount`].
 
 mod ready;
 
@@ -19,11 +19,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A mounted volume, as inodes and directories see it.
 pub(crate) struct UfsMount {
-    /// Blocks in memory, and the way to the device.
+    /// Blocks in memory, and access to the device.
     pub(crate) cache: Arc<BufCache>,
-    /// Where new inodes and blocks go.
+    /// The allocator of inodes and blocks.
     pub(crate) alloc: Alloc,
-    /// When metadata may reach the device.
+    /// The ordering mode, which decides when metadata is written.
     pub(crate) ordering: Arc<dyn Ordering>,
     /// The switches.
     pub(crate) tunables: Arc<Tunables>,
@@ -54,7 +54,7 @@ impl UfsMount {
         &self.cache.g
     }
 
-    /// Counts of what is done.
+    /// The counters of the mount.
     pub(crate) fn counters(&self) -> &Counters {
         &self.cache.counters
     }
@@ -64,9 +64,9 @@ impl UfsMount {
         self.read_only.load(Relaxed)
     }
 
-    /// Lets the volume be changed, or not.
-    pub(crate) fn set_read_only(&self, to: bool) {
-        self.read_only.store(to, Relaxed);
+    /// Sets whether the volume must not be changed.
+    pub(crate) fn set_read_only(&self, read_only: bool) {
+        self.read_only.store(read_only, Relaxed);
     }
 
     /// The present time.
@@ -84,7 +84,7 @@ impl UfsMount {
         self.cache.bread(DiskBlock { key: BufKey::Meta(at), kind: BufKind::Inodes, addr: at, len })
     }
 
-    /// Frees a run that no pointer on the device names; if that fails, the run stays allocated
+    /// Frees a run that no pointer on the device refers to. If that fails, the run stays allocated
     /// until fsck.
     pub(crate) fn free_quietly(&self, run: FragRun) {
         if self.alloc.free_frags(run).is_err() {
@@ -101,7 +101,7 @@ impl UfsMount {
         }
     }
 
-    /// Notes that the volume is damaged as `e` says, and returns it.
+    /// Records that the volume is damaged, and returns the error `e`, which describes the damage.
     pub(crate) fn damaged(&self, e: impl Into<Error>) -> Error {
         self.cache.record_damage(e)
     }

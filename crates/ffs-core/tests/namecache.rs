@@ -87,7 +87,7 @@ fn operations_keep_to_the_rules() {
     // A failed operation searches the directory as well.
     look("f");
     let again = || drop(w.fs.create(&cred, &d, b"f", NodeKind::Regular, 0o600).unwrap_err());
-    assert_eq!(during(&w, again), [0, 0, 1, 0, 0, 0], "create of what exists");
+    assert_eq!(during(&w, again), [0, 0, 1, 0, 0, 0], "create of an existing name");
     look("f");
     look("g");
     let rename = || w.fs.rename(&cred, (&d, b"f"), (&d, b"g"), RenameMode::Replace).unwrap();

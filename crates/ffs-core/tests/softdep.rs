@@ -104,7 +104,7 @@ fn a_file_is_found_after_fsync_with_every_directory_above_it() {
         let before = w.fs.counters();
         w.fs.fdatasync(&v).unwrap();
         let after = w.fs.counters();
-        let passes = after.epochs - before.epochs;
+        let passes = after.passes - before.passes;
         assert!(passes <= 5, "{format:?}: {passes} passes");
         assert!(found(crashed(&w), &["a", "b", "f"]) == Some(vec![7; 200_000]), "{format:?}");
         w.file(&b, "g");
@@ -165,8 +165,8 @@ fn names_reach_the_device_while_files_are_created() {
             w.pass(1);
         }
         let there = |n: usize| found(crashed(&w), &[&format!("d{n}"), "f0"]).is_some();
-        let first_gone = (0..100).find(|&n| !there(n)).unwrap_or(100);
-        let age = 100 - first_gone;
+        let first_missing = (0..100).find(|&n| !there(n)).unwrap_or(100);
+        let age = 100 - first_missing;
         assert!(age <= 60, "{format:?}: a name {age} s old is not durable");
     }
 }

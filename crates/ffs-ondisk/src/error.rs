@@ -155,6 +155,12 @@ pub enum Error {
     /// The volume has newfs' "not finished" magic number.
     #[error("newfs did not finish on this volume (superblock at byte {0}): make it again")]
     NewfsUnfinished(u64),
+    /// A growfs did not finish. Another one completes it.
+    #[error(
+        "growfs did not finish on this volume (superblock at byte {0}): run ffs growfs again, \
+         which takes it back and starts anew"
+    )]
+    GrowfsUnfinished(u64),
     /// No superblock of the family was found.
     #[error("no UFS file system found: {0}")]
     NotUfs(String),

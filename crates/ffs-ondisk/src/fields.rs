@@ -11,6 +11,7 @@
 
 use crate::cg::CgFields;
 use crate::dinode::{Dinode1, Dinode2};
+use crate::growth;
 use crate::journal::{Blk, Move, Ref, SegHeader, Trunc};
 use crate::sbfields::SbFields;
 use crate::sbsearch::FsRecovery;
@@ -32,6 +33,7 @@ pub const TABLES: &[Table] = &[
     Table { name: "superblock", size: SbFields::SIZE, fields: SbFields::FIELDS },
     Table { name: "superblock text", size: SbFields::SIZE, fields: SB_TEXT },
     Table { name: "recovery record", size: FsRecovery::SIZE, fields: FsRecovery::FIELDS },
+    Table { name: "growth record", size: growth::Fields::SIZE, fields: growth::Fields::FIELDS },
     Table { name: "cylinder group", size: CgFields::SIZE, fields: CgFields::FIELDS },
     Table { name: "summary record", size: 16, fields: CSUM },
     Table { name: "UFS1 inode", size: Dinode1::SIZE, fields: Dinode1::FIELDS },

@@ -41,6 +41,7 @@
 //! | [`extattr`] | extended-attribute records |
 //! | [`acl`] | access-control lists in extended attributes |
 //! | [`journal`] | reading soft-updates journals |
+//! | [`growth`] | the mark of an unfinished growfs |
 //! | [`snapshot`] | the pointers and the block list of a snapshot file |
 //! | [`rdev`] | device numbers |
 //! | [`fields`] | the field tables of all structures |
@@ -69,6 +70,7 @@ pub mod extattr;
 pub mod fields;
 pub mod foreign;
 pub mod geometry;
+pub mod growth;
 pub mod hash;
 pub mod journal;
 pub mod rdev;

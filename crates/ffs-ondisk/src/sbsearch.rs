@@ -191,9 +191,14 @@ pub fn probe<E>(mut read: impl FnMut(u64, usize) -> Result<Vec<u8>, E>) -> bool 
         let Ok(bytes) = read(at, SBLOCKSIZE) else { return false };
         match Superblock::decode(&bytes, at) {
             Ok(sb) => is_standard_copy(&sb) && sbcheck::sizes_ok(&sb),
-            Err(e) => matches!(e, Error::NewfsUnfinished(_) | Error::Unsupported(_)),
+            Err(e) => is_final(&e),
         }
     })
+}
+
+/// Whether a superblock with the error `e` shows that a volume is here which cannot be used.
+fn is_final(e: &Error) -> bool {
+    matches!(e, Error::NewfsUnfinished(_) | Error::GrowfsUnfinished(_) | Error::Unsupported(_))
 }
 
 /// Whether `sb` was read from the standard location of its volume.
@@ -294,9 +299,7 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
             let Some(bytes) = self.load(at).filter(|b| !only_a_backup(b, at)) else { continue };
             let sb = match Superblock::decode(&bytes, at) {
                 Ok(sb) if is_standard_copy(&sb) => sb,
-                Err(e @ (Error::NewfsUnfinished(_) | Error::Unsupported(_))) => {
-                    return Err(e.into());
-                }
+                Err(e) if is_final(&e) => return Err(e.into()),
                 _ => continue,
             };
             match sbcheck::verdict(&sb, self.device_bytes) {

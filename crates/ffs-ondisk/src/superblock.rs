@@ -14,6 +14,7 @@ use crate::csum::{Csum, clamp32};
 use crate::error::{Corrupt, Error, Place, Structure};
 use crate::foreign::{self, NetBsd};
 use crate::geometry::Format;
+use crate::growth::GrowthRecord;
 use crate::hash::check_hash;
 use crate::sbfields::FS_FLAGS_UPDATED;
 pub use crate::sbfields::*;
@@ -74,14 +75,17 @@ impl Superblock {
     /// Checks the magic number only.
     ///
     /// # Errors
-    /// [`Error::NotUfs`] without a magic number, [`Error::NewfsUnfinished`], or
-    /// [`Error::Unsupported`] for a relative of the format.
+    /// [`Error::NotUfs`] without a magic number, [`Error::NewfsUnfinished`],
+    /// [`Error::GrowfsUnfinished`], or [`Error::Unsupported`] for a relative of the format.
     pub fn decode(bytes: &[u8], location: u64) -> Result<Superblock, Error> {
         need(bytes, SbFields::SIZE, Structure::Superblock)?;
         let (endian, format) = magic_of(bytes)
             .ok_or_else(|| Error::NotUfs(format!("no superblock magic at byte {location}")))?;
         let Some(format) = format else {
-            return Err(Error::NewfsUnfinished(location));
+            return Err(match GrowthRecord::decode(bytes, endian) {
+                Some(_) => Error::GrowfsUnfinished(location),
+                None => Error::NewfsUnfinished(location),
+            });
         };
         let mut f = SbFields::decode(bytes, endian);
         if format == Format::Ufs1

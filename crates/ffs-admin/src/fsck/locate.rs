@@ -163,7 +163,7 @@ fn search_once(disk: &PatchedDevice<'_>, at: Option<u64>) -> Res<Located> {
     let found =
         if refused && at.is_none() { find_usual_backup(disk).map_or(found, Ok) } else { found };
     let found = found.map_err(|error| match error {
-        SearchError::Format(error @ Error::NewfsUnfinished(_)) => {
+        SearchError::Format(error @ (Error::NewfsUnfinished(_) | Error::GrowfsUnfinished(_))) => {
             Stop::Refused(exit::UNFINISHED_NEWFS, error.to_string())
         }
         SearchError::Format(error @ (Error::NotUfs(_) | Error::Corrupt(_))) => {

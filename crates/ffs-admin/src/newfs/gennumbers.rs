@@ -3,7 +3,7 @@
 use ffs_device::Rng;
 
 /// Source of generation numbers.
-pub(super) enum GenNumbers<'a> {
+pub(crate) enum GenNumbers<'a> {
     /// `-R`: 1, 2, 3, ...
     Counted(u32),
     /// Random numbers.
@@ -12,7 +12,7 @@ pub(super) enum GenNumbers<'a> {
 
 impl GenNumbers<'_> {
     /// The next number; never 0, because 0 means that the inode has no generation yet.
-    pub(super) fn next(&mut self) -> u32 {
+    pub(crate) fn next(&mut self) -> u32 {
         match self {
             GenNumbers::Counted(last) => {
                 *last = last.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! Blocks of new cylinder groups (`spec/on-disk-format.md` §5).
+//! Blocks of new cylinder groups; growfs also counts enlarged ones (`spec/on-disk-format.md` §5).
 //!
 //! **Invariants.**
 //! 1. Counts, run sums and cluster sums are computed from the maps, never updated beside them.
@@ -9,7 +9,7 @@ use ffs_ondisk::{CgNo, Csum, Format, Geometry};
 
 /// Builds the block of group `c` (`bsize` bytes, without check hash), in which only metadata is in
 /// use.
-pub(super) fn fresh(g: &Geometry, c: CgNo, now: i64) -> Vec<u8> {
+pub(crate) fn fresh(g: &Geometry, c: CgNo, now: i64) -> Vec<u8> {
     let mut block = vec![0; g.bsize as usize];
     let mut cg = CgMut::new(g, &mut block);
     cg.set_header(&header(g, c, now));
@@ -73,13 +73,16 @@ pub(super) fn take_for_directory(g: &Geometry, block: &mut [u8], ino: u32) -> Op
 
 /// Sets every count of the block from its maps, and the number of directories to `ndir`. Returns
 /// the counts.
-pub(super) fn recount(g: &Geometry, block: &mut [u8], ndir: i64) -> Csum {
+pub(crate) fn recount(g: &Geometry, block: &mut [u8], ndir: i64) -> Csum {
     let mut cg = CgMut::new(g, block);
     let used = (0..g.ipg).filter(|&i| cg.view().inode_used(i)).count();
     let mut cs = Csum { ndir, nifree: i64::from(g.ipg) - used as i64, nbfree: 0, nffree: 0 };
     let mut h = cg.view().header();
     h.frsum = [0; 8];
     cg.set_header(&h);
+    for k in 1..=g.contigsumsize {
+        cg.set_clustersum(k, 0);
+    }
     let whole = cg.view().nblocks();
     let mut run = 0;
     for blk in 0..cg.view().ndblk().div_ceil(g.frag) {

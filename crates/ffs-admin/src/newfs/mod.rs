@@ -14,9 +14,10 @@
 
 mod basesizes;
 mod freebsd4;
-mod gennumbers;
-mod group;
+pub(crate) mod gennumbers;
+pub(crate) mod group;
 mod groupsize;
+pub(crate) mod groupwriter;
 mod minsize;
 mod options;
 mod plan;
@@ -33,7 +34,8 @@ pub use plan::{Plan, plan};
 
 use crate::AdminError;
 use gennumbers::GenNumbers;
-use write::{GroupBlocks, UnusedSpace, VolumeWriter};
+use groupwriter::UnusedSpace;
+use write::{GroupBlocks, VolumeWriter};
 
 /// The time of every reproducible volume, seconds.
 const REPRODUCIBLE_TIME: i64 = 1_000_000_000;
@@ -120,8 +122,8 @@ fn make(
         inodes = g.inodes(),
         "making a file system"
     );
-    let maker = VolumeWriter { dev, opts, g, sb, initial, now, numbers, unused_space, groups };
-    maker.write(report.plan.bytes, progress)?;
+    let maker = VolumeWriter { dev, opts, g, sb, initial, now, unused_space, groups };
+    maker.write(report.plan.bytes, numbers, progress)?;
     Ok(report)
 }
 

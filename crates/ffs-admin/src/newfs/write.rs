@@ -7,23 +7,18 @@
 //!    last one makes it valid, with a flush after the former and before the latter. No system
 //!    mounts the state in between.
 //! 2. Memory is limited to a few blocks and [`PIECE`], for any number of groups.
-//! 3. Only what must be initialised is written: of each group the superblock copy, the group's
-//!    block and two inode blocks; on UFS1 also the other inode blocks.
 
 use ffs_device::BlockDevice;
 use ffs_ondisk::sbsearch::{FsRecovery, RECOVERY_OFFSET};
 use ffs_ondisk::superblock::{FS_BAD_MAGIC, MAGIC_OFFSET, SBLOCKSIZE};
-use ffs_ondisk::{CgNo, Csum, Dinode, Format, FragNo, Geometry, Ino, Superblock, cg, dinode, wire};
+use ffs_ondisk::{CgNo, Csum, Dinode, Format, FragNo, Geometry, Ino, Superblock, dinode, wire};
 
 use super::gennumbers::GenNumbers;
+use super::groupwriter::{GroupWriter, PIECE, UnusedSpace};
 use super::options::{NewfsOptions, Release};
 use super::{group, rootdir, wipe};
 use crate::AdminError;
 
-/// Most bytes in one transfer.
-const PIECE: usize = 1 << 20;
-/// Byte offset of the group's number in its block.
-const CGX_OFFSET: usize = 12;
 /// Byte offset of `fs_old_flags` in the superblock.
 const OLD_FLAGS_OFFSET: usize = 211;
 
@@ -37,18 +32,8 @@ pub(super) struct VolumeWriter<'a> {
     /// Totals before the directories were made, for the backups.
     pub(super) initial: Csum,
     pub(super) now: i64,
-    pub(super) numbers: GenNumbers<'a>,
     pub(super) unused_space: UnusedSpace,
     pub(super) groups: GroupBlocks,
-}
-
-/// Content of the bytes that no structure uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum UnusedSpace {
-    /// Zeros.
-    Zeros,
-    /// What FreeBSD's buffers leave there, for volumes that equal FreeBSD's byte for byte.
-    Residue,
 }
 
 /// Which form of the standard superblock to write.
@@ -140,8 +125,9 @@ impl VolumeWriter<'_> {
     /// # Errors
     /// The device's.
     pub(super) fn write(
-        mut self,
+        self,
         bytes: u64,
+        numbers: GenNumbers<'_>,
         progress: &mut dyn FnMut(u32, u32),
     ) -> Result<(), AdminError> {
         self.touch_last_sector(bytes)?;
@@ -153,18 +139,18 @@ impl VolumeWriter<'_> {
         self.dev.flush()?;
         wipe::old_superblocks(self.dev, self.sb.location, self.g.format)?;
         wipe::recovery_record(self.dev)?;
-        let mut buffer = self.transfer_buffer();
+        let backup = self.backup();
+        let mut writer = GroupWriter::new(self.dev, self.g, &backup, numbers, self.unused_space);
         let mut first_inodes = Vec::new();
         for c in 0..self.g.ncg {
-            self.write_group(c, &mut buffer)?;
+            writer.write_group(CgNo(c), &self.groups.of(&self.g, c).0)?;
             if c == 0 {
-                first_inodes = buffer[self.inode_area()..][..self.g.bsize as usize].to_vec();
+                first_inodes = writer.inode_blocks()[..self.g.bsize as usize].to_vec();
             }
-            self.write_remaining_inodes(c, &mut buffer)?;
+            writer.write_remaining_inodes(CgNo(c))?;
             progress(c + 1, self.g.ncg);
         }
-        let tail = buffer.split_off(self.inode_area());
-        self.write_directories(first_inodes, &tail)?;
+        self.write_directories(first_inodes, writer.inode_blocks())?;
         self.write_summaries()?;
         self.write_recovery_record()?;
         if self.g.format == Format::Ufs1 && self.g.bsize == 65536 {
@@ -211,89 +197,11 @@ impl VolumeWriter<'_> {
         Ok(self.dev.write_at(at, &copy.encode())?)
     }
 
-    /// Offset of the inode blocks in the transfer buffer: after the superblock copy and the group's
-    /// block.
-    fn inode_area(&self) -> usize {
-        ((self.g.iblkno - self.g.sblkno) * self.g.fsize) as usize
-    }
-
-    /// The bytes from a group's superblock copy to the end of its second inode block.
-    fn transfer_buffer(&self) -> Vec<u8> {
-        vec![0; self.inode_area() + 2 * self.g.bsize as usize]
-    }
-
-    fn write_group(&mut self, c: u32, buffer: &mut [u8]) -> Result<(), AdminError> {
-        let g = self.g;
-        let start = g.cgsblock(CgNo(c));
-        let inodes = self.inode_area();
-        let own = inodes - g.bsize as usize;
-        let copy = self.backup(start);
-        buffer[..copy.len()].copy_from_slice(&copy);
-        buffer[copy.len()..own].fill(0);
-        let block = &mut buffer[own..inodes];
-        block.copy_from_slice(&self.groups.of(&g, c).0);
-        wire::put(block, CGX_OFFSET, g.endian, c);
-        cg::rehash(&g, block);
-        let numbered = match g.format {
-            Format::Ufs2 => g.ipg.min(2 * g.inopb),
-            Format::Ufs1 if self.leaves_residue() => 0,
-            Format::Ufs1 => g.ipg.min(2 * g.inopb),
-        };
-        self.number_inodes(&mut buffer[inodes..], numbered);
-        let at = g.frag_to_byte(start);
-        self.dev.write_at(at, &buffer[..SBLOCKSIZE])?;
-        // A group of one inode block that ends with it has no space for the second.
-        let space = u64::from(g.cg_frags(CgNo(c)) - g.sblkno) * u64::from(g.fsize);
-        let len = usize::try_from(space).unwrap_or(usize::MAX).min(buffer.len());
-        // With large blocks the superblock copy ends where the group's block begins.
-        Ok(self.dev.write_at(at + own as u64, &buffer[own..len])?)
-    }
-
-    /// The superblock copy for fragment `at`.
-    fn backup(&self, at: FragNo) -> Vec<u8> {
-        let mut copy = self.sb.clone();
-        copy.set_cstotal(self.initial);
-        copy.location = self.g.frag_to_byte(at);
-        copy.encode()
-    }
-
-    /// Sets the generation numbers of the first `count` inodes in `area`.
-    fn number_inodes(&mut self, area: &mut [u8], count: u32) {
-        let (size, at) = match self.g.format {
-            Format::Ufs1 => (128, 108),
-            Format::Ufs2 => (256, 80),
-        };
-        for inode in area.chunks_exact_mut(size).take(count as usize) {
-            wire::put(inode, at, self.g.endian, self.numbers.next());
-        }
-    }
-
-    /// Writes the inodes beyond the first two blocks of a UFS1 group; UFS1 has no uninitialised
-    /// inodes.
-    fn write_remaining_inodes(&mut self, c: u32, buffer: &mut [u8]) -> Result<(), AdminError> {
-        let g = self.g;
-        let blocks = g.ipg / g.inopb;
-        if g.format == Format::Ufs2 || blocks <= 2 {
-            return Ok(());
-        }
-        let bsize = g.bsize as usize;
-        let per_piece = (PIECE / bsize) as u32;
-        let mut piece = vec![0; per_piece.min(blocks - 2) as usize * bsize];
-        for first in (2..blocks).step_by(per_piece as usize) {
-            let count = per_piece.min(blocks - first);
-            let bytes = &mut piece[..count as usize * bsize];
-            self.number_inodes(bytes, count * g.inopb);
-            let at = g.cgimin(CgNo(c)).plus(u64::from(first) * u64::from(g.frag));
-            self.dev.write_at(g.frag_to_byte(at), bytes)?;
-            if self.leaves_residue() {
-                // FreeBSD fills its buffer's first inode block again and again; the next group
-                // starts with its content.
-                let from = bytes.len() - bsize;
-                let to = self.inode_area();
-                buffer[to..to + bsize].copy_from_slice(&bytes[from..]);
-            }
-        }
-        Ok(())
+    /// The superblock of the backups.
+    fn backup(&self) -> Superblock {
+        let mut backup = self.sb.clone();
+        backup.set_cstotal(self.initial);
+        backup
     }
 
     /// Writes the root and `.snap`: their directory blocks, and their inodes into `inodes`, the
@@ -303,7 +211,9 @@ impl VolumeWriter<'_> {
         let (root, snap) = self.groups.dirs;
         let before = match self.opts.release {
             Release::Freebsd10 => {
-                let mut copy = self.backup(g.cgsblock(CgNo(0)));
+                let mut backup = self.backup();
+                backup.location = g.frag_to_byte(g.cgsblock(CgNo(0)));
+                let mut copy = backup.encode();
                 copy.resize(copy.len().max(g.fsize as usize), 0);
                 copy
             }

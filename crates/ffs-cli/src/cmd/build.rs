@@ -39,6 +39,7 @@ pub(crate) const DOC: Doc = Doc {
             "SOURCE_DATE_EPOCH=0 ffs build --owner 0:0 root.img src",
             "the same bytes from every checkout",
         ),
+        ("ffs build --into disk.img@2 --fill rootfs", "in partition 2, as large as that"),
         ("ffs build -O 1 --endian big mac.img tree", "UFS1 for a big-endian machine"),
     ],
     exit: EXIT,
@@ -61,8 +62,8 @@ pub(crate) const DOC: Doc = Doc {
 /// SOURCE_DATE_EPOCH no file is newer than that.
 ///
 /// An archive is read twice, the first time to measure it. An archive on standard input is
-/// therefore stored in a temporary file in $TMPDIR, unless --size is given. If a file cannot be
-/// read or does not fit, no image is left.
+/// therefore stored in a temporary file in $TMPDIR, unless --size or --fill is given. If a file
+/// cannot be read or does not fit, no image is left.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
@@ -78,6 +79,12 @@ pub(crate) struct Args {
     /// Space to leave free, without --size
     #[arg(long, value_name = "BYTES", value_parser = bsd::number, conflicts_with = "size")]
     free: Option<u64>,
+    /// As large as the partition or device
+    #[arg(long, conflicts_with_all = ["size", "free"])]
+    fill: bool,
+    /// IMAGE is a partition or device that exists; its content is replaced
+    #[arg(long)]
+    into: bool,
     /// Owner and group of all files
     #[arg(long, value_name = "UID:GID", value_parser = bsd::owner)]
     owner: Option<(u32, u32)>,
@@ -123,16 +130,22 @@ struct JsonCounts {
 pub(crate) fn run(args: Args) -> Outcome {
     signals::listen();
     let started = Instant::now();
-    let mut tree = open_tree(&args.source, args.size)?;
+    let (name, path) = (show(args.image.as_bytes()), Path::new(&args.image));
+    let device = device_to_fill(&args)?;
+    if device.is_none() && (args.fill || args.into) {
+        return Err(Failure::new(name, "neither a partition nor a device")
+            .hint("--into and --fill need one, such as disk.img@1"));
+    }
+    let size = device.as_ref().filter(|_| args.fill).map(|device| device.len_bytes());
+    let size = args.size.or(size);
+    let mut tree = open_tree(&args.source, size)?;
     let builder = ImageBuilder::new()
         .newfs_options(args.how.options())
-        .size(args.size)
+        .size(size)
         .free(args.free.unwrap_or(0))
         .owner(args.owner)
         .acls(args.acls)
         .source_date_epoch(source_date_epoch()?);
-    let (name, path) = (show(args.image.as_bytes()), Path::new(&args.image));
-    let device = device_to_fill(&args)?;
     if device.is_none() {
         check_replaceable(&args, &name, &mut tree)?;
     }
@@ -229,8 +242,10 @@ fn device_to_fill(args: &Args) -> Result<Option<Arc<dyn BlockDevice>>, Failure> 
     if !device && !names_partition(&args.image) {
         return Ok(None);
     }
-    if !args.force {
-        return Err(Failure::new(name, "would be overwritten").hint("--force allows that"));
+    if !args.force && !args.into {
+        return Err(
+            Failure::new(name, "would be overwritten").hint("--into or --force allows that")
+        );
     }
     let how = OpenOptions { write: true, whole_disk: true, ..OpenOptions::default() };
     let device = open_with(&args.image, &how)?.device;

@@ -12,6 +12,7 @@ pub(crate) mod demo;
 pub(crate) mod df;
 pub(crate) mod dumpfs;
 pub(crate) mod fsck;
+pub(crate) mod growfs;
 pub(crate) mod lab;
 pub(crate) mod ln;
 pub(crate) mod ls;

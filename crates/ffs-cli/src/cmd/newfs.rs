@@ -403,26 +403,7 @@ fn print_report(args: &Args, name: &str, report: &NewfsReport) -> Result<(), Fai
     if args.how.soft_updates {
         writeln!(out, "\twith soft updates")?;
     }
-    backups(report, &mut out)?;
+    bsd::write_backups(&mut out, report.backup_sectors())?;
     out.flush()?;
-    Ok(())
-}
-
-/// The places of the backup superblocks, as many to a line as fit.
-fn backups(report: &NewfsReport, out: &mut dyn Write) -> Result<(), Failure> {
-    write!(out, "super-block backups (for fsck_ffs -b #) at:")?;
-    let mut width = 80;
-    let last = report.geometry.ncg.saturating_sub(1);
-    for (number, sector) in report.backup_sectors().enumerate() {
-        let comma = if number as u32 == last { "" } else { "," };
-        let text = format!(" {sector}{comma}");
-        if width + text.len() > 79 {
-            writeln!(out)?;
-            width = 0;
-        }
-        width += text.len();
-        write!(out, "{text}")?;
-    }
-    writeln!(out)?;
     Ok(())
 }

@@ -17,6 +17,7 @@ const ON_IMAGES: &[Row] = &[
 ];
 const OTHERS: &[Row] = &[
     ("newfs", 1, &[], &[]),
+    ("growfs", 1, &[], &[]),
     ("mount", 1, &[], &[]),
     ("umount", 1, &[], &[]),
     ("sysctl", 1, &[], &[]),
@@ -111,6 +112,7 @@ fn writing_commands_refuse_what_is_no_image_too() {
         vec!["cp", &inside, &source],
         vec!["cat", &inside],
         vec!["tunefs", "-m", "5", &zeros],
+        vec!["growfs", &zeros],
     ] {
         fails(&args, 1, "zeros.img");
     }

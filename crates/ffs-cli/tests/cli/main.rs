@@ -11,6 +11,7 @@ mod copy;
 mod coreutils;
 mod fixtures;
 mod fsck;
+mod growfs;
 mod lab;
 mod logging;
 mod messages;

@@ -88,6 +88,7 @@ fn the_second_writer_gets_the_process_of_the_first() {
         vec!["ls", "IMAGE"],
         vec!["fsck", "-y", "IMAGE"],
         vec!["tunefs", "-m", "5", "IMAGE"],
+        vec!["growfs", "-s", "128m", "IMAGE"],
         vec!["newfs", "IMAGE"],
         vec!["build", "--force", "IMAGE", "."],
     ] {

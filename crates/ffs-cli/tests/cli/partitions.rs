@@ -83,6 +83,26 @@ fn build_reports_what_a_partition_lacks_and_keeps_it() {
 }
 
 #[test]
+fn build_fills_a_partition_on_request() {
+    let d = Dir::new();
+    let image = disk(&d);
+    make_tree(&d.path("tree"));
+    let (tree, partition) = (d.str("tree"), format!("{image}@2"));
+    let size = |json: &str| {
+        serde_json::from_str::<serde_json::Value>(json).unwrap()["size"].as_u64().unwrap()
+    };
+    let fitted = size(&ok(&["build", "--into", "--json", &partition, &tree]));
+    let filled = size(&ok(&["build", "--into", "--fill", "--json", &partition, &tree]));
+    assert!(fitted < filled && filled == 16 << 20, "{fitted} {filled}");
+    fsck_clean(Path::new(&partition));
+    fails(&["growfs", &partition], 1, "not larger");
+    fails(&["build", &partition, &tree], 1, "--into");
+    fails(&["build", "--fill", &d.str("new.img"), &tree], 1, "neither a partition nor a device");
+    fails(&["build", "--into", "--fill", "--size", "8m", &partition, &tree], 64, "--size");
+    assert!(!d.path("new.img").exists());
+}
+
+#[test]
 fn build_overwrites_a_partition_table_only_if_the_whole_disk_is_named() {
     let d = Dir::new();
     let image = disk(&d);

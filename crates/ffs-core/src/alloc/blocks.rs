@@ -149,7 +149,7 @@ impl GroupEdit<'_> {
     pub(super) fn take_block_at(&mut self, first: u32, keep: u32) -> FragNo {
         let left = self.g.frag - keep;
         self.cg.set_run_free(first, keep, false);
-        self.account_cluster(first / self.g.frag, false);
+        self.take_from_cluster(first / self.g.frag);
         // `add_frsum` ignores the run of length 0.
         self.cg.add_frsum(left, 1);
         self.count(Csum { nbfree: -1, nffree: left.into(), ..Csum::default() });

@@ -95,8 +95,17 @@ impl Alloc {
 }
 
 impl GroupEdit<'_> {
-    /// Updates the cluster map and summary for block `blk`, which has just become free or used.
-    pub(super) fn account_cluster(&mut self, blk: u32, free: bool) {
+    /// Updates the cluster map and summary for block `blk`, which has just become free.
+    pub(super) fn add_to_cluster(&mut self, blk: u32) {
+        self.account_cluster(blk, true);
+    }
+
+    /// Updates the cluster map and summary for block `blk`, which has just become used.
+    pub(super) fn take_from_cluster(&mut self, blk: u32) {
+        self.account_cluster(blk, false);
+    }
+
+    fn account_cluster(&mut self, blk: u32, free: bool) {
         let max = self.g.contigsumsize;
         if max == 0 {
             return;

@@ -45,7 +45,7 @@ impl GroupEdit<'_> {
         self.account_runs(before, -1);
         if after == full_pattern(frag) {
             let pieces = i64::from(before.count_ones());
-            self.account_cluster(blk, true);
+            self.add_to_cluster(blk);
             self.count(Csum { nbfree: 1, nffree: -pieces, ..Csum::default() });
         } else {
             self.account_runs(after, 1);

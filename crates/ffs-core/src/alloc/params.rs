@@ -12,7 +12,7 @@ const DEFAULT_AVGFILESIZE: u32 = 16384;
 /// `AFPDIR`.
 const DEFAULT_AVGFPDIR: u32 = 64;
 
-/// What fragment moves are optimised for.
+/// The optimisation of fragment moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Optim {
     /// Time: move into a whole block, so that later growth is in place.

@@ -10,7 +10,7 @@ use crate::openhash::ItemId;
 use crate::prefetch;
 use std::ops::{Index, IndexMut};
 
-/// What holds the bytes of a block, and so which limit they count against.
+/// The kind of memory of a block, which decides the limit that it counts against.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Backing {
     /// Pages of the page cache (VMIO in FreeBSD), in both tiers.

@@ -11,7 +11,7 @@ pub(crate) enum Disposition {
     WriteAndWait,
 }
 
-/// What the ordering mode did when the write of a block was about to start.
+/// The answer of the ordering mode when the write of a block is about to start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WriteStart {
     /// The write image has all changes.

@@ -2,7 +2,7 @@
 
 use crate::tunables::{Limit, Tunables};
 
-/// Smallest cache that can hold what one operation touches, bytes.
+/// Smallest cache that can hold the blocks of one operation, bytes.
 const MIN_CACHE: u64 = 2 << 20;
 /// Bytes of buffers for each header, if `kern.nbuf` is `auto`.
 const BYTES_PER_HEADER: u64 = 8192;

@@ -17,7 +17,7 @@ use tracing::{debug, error, trace};
 /// Most bytes in one device write.
 const CLUSTER_BYTES: usize = 1 << 20;
 
-/// What a write waits for.
+/// Until when a write waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WaitFor {
     /// Until the data are durable.
@@ -178,8 +178,9 @@ impl BufCache {
         self.write_members(vec![Member { buf, image, _io: io }], wait)
     }
 
-    /// Makes the write image of a block of metadata: a copy in which the ordering mode rolled back
-    /// what must not be on disk yet, with its check hash. `None` if the write is held.
+    /// Makes the write image of a block of metadata: a copy with its check hash, in which the
+    /// ordering mode rolled back the changes that must not be on disk yet. `None` if the write is
+    /// held.
     fn copy<'a>(&self, buf: &Buf, data: RwLockReadGuard<'_, BufData>) -> Option<WriteImage<'a>> {
         let (addr, version) = (data.addr, data.version);
         let mut bytes = data.bytes.clone();

@@ -6,7 +6,7 @@ use super::chunks::CHUNK;
 use super::{Dir, DirMut, find};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
-use crate::inode::Granted;
+use crate::inode::{BufFill, Granted};
 use ffs_ondisk::dir::{self, Record, dirsiz};
 use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{FileType, Ino, Lbn, Place, Structure};
@@ -19,7 +19,7 @@ use std::ops::ControlFlow;
 /// [`Error::NoSpace`] and the device's.
 pub(crate) fn init_body(d: &mut DirMut<'_>, parent: Ino, reserve: Reserve) -> Result<Granted> {
     let fmt = d.fmt();
-    let granted = d.balloc(Lbn(0), CHUNK, true, reserve)?;
+    let granted = d.balloc(Lbn(0), CHUNK, BufFill::Valid, reserve)?;
     let dtype = FileType::Directory.dirent();
     let dot = dirsiz(1);
     let records = [

@@ -14,7 +14,7 @@ use crate::alloc::Reserve;
 use crate::buf::Disposition;
 use crate::counters::bump;
 use crate::error::{Error, Result};
-use crate::inode::Moved;
+use crate::inode::{BufFill, Moved};
 use crate::ordering::{DirPos, EntryKind, EntryTarget, Event, Ordering, RemovedName, Response};
 use ffs_ondisk::DirOff;
 use ffs_ondisk::dinode::MAXDIRSIZE;
@@ -84,7 +84,7 @@ fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> R
         return Err(Error::NoSpace);
     }
     let (fmt, (lbn, in_block)) = (d.fmt(), d.place_of(at));
-    let granted = d.balloc(lbn, in_block + CHUNK, true, reserve)?;
+    let granted = d.balloc(lbn, in_block + CHUNK, BufFill::Valid, reserve)?;
     let start = in_block as usize;
     let named = {
         let mut block = granted.buf.write();

@@ -309,7 +309,7 @@ impl IndexBuilder<'_> {
             let off = DirOff(block + (name - HEADER) as u32);
             let name = bytes.get(name..name + namlen).ok_or(IndexError::Inconsistent)?;
             let (reader, compared) = (&mut self.reader, &mut self.compared);
-            // Limits the time if somebody chose names that collide.
+            // Bounds the time for names that were chosen to collide.
             let most = 1000 + 4 * self.entries;
             self.index.build_entry(hash, off, |other| {
                 *compared += 1;

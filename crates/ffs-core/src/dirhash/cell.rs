@@ -21,7 +21,7 @@ const TRUST: u32 = 3;
 /// No prediction: there is no record at this offset, and the trust is 0.
 const NO_PREDICTION: u32 = !TRUST;
 
-/// An index, and what decides how long it is kept.
+/// An index, and the values that decide how long it is kept.
 #[derive(Debug)]
 pub(super) struct Cell {
     /// The index, if there is one.

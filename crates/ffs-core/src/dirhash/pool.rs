@@ -115,7 +115,11 @@ impl Pool {
         let count = self.list.lock().len as u64;
         [
             ("vfs.ufs.dirhash_mem", self.used(), "Bytes of directory hashes."),
-            ("vfs.ufs.dirhash_mem_most", capacity, "Most bytes there ever were."),
+            (
+                "vfs.ufs.dirhash_mem_most",
+                capacity,
+                "Most bytes of directory hashes since the mount.",
+            ),
             ("vfs.ufs.dirhash_limit", self.limit(), "The limit in force, bytes."),
             ("vfs.ufs.dirhash_count", count, "Number of directory hashes."),
         ]

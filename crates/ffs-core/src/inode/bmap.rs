@@ -1,13 +1,13 @@
-//! Logical block to address.
+//! The block map: from logical blocks to addresses (`ufs_bmap`).
 //!
 //! # Invariants
-//! 1. An address that leaves this module passed [`ffs_ondisk::Geometry::check_run`] for the fragments
-//!    its block has, or is a live block of the volume seen through a snapshot.
-//! 2. Indirect blocks are read through buffers named by [`bmap::indirect_name`]; at most three for
-//!    one answer.
+//! 1. Each address that this module returns passed [`ffs_ondisk::Geometry::check_run`] for all
+//!    fragments of the block, or is a live block of the volume that a snapshot shows.
+//! 2. Indirect blocks are read through buffers whose names [`bmap::indirect_name`] gives, at most
+//!    three for one call.
 //!
-//! A snapshot file maps the volume: pointer 0 is the live block itself, other values below a block
-//! are blocks without content (`spec/on-disk-format.md` §11).
+//! A snapshot file maps the volume: pointer 0 means the live block, and other values less than a
+//! block mean a block without content (`spec/on-disk-format.md` §11).
 //!
 //! Reference: `spec/on-disk-format.md` §7.7, §11, §18.3.
 
@@ -15,16 +15,17 @@ use super::lifecycle::place;
 use super::{InodeData, InodeView};
 use crate::buf::{BufKey, BufKind, BufRef, DiskBlock};
 use crate::error::{Error, Result};
+use crate::ordering::PtrSlot;
 use ffs_ondisk::bmap::{self, Path, pointer};
 use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::{FileFlags, FragNo, Geometry, Ino, Lbn, Structure};
 
-/// A pointer's value for `at`.
+/// The value of a pointer to `at`.
 pub(super) fn raw(at: FragNo) -> i64 {
     i64::try_from(at.0).unwrap_or(0)
 }
 
-/// Buffer of a data block.
+/// The buffer of a data block.
 pub(super) fn data_key(ino: Ino, lbn: Lbn) -> BufKey {
     BufKey::File(ino, i64::try_from(lbn.0).unwrap_or(i64::MAX))
 }
@@ -38,53 +39,59 @@ pub(super) fn indirect_block(g: &Geometry, ino: Ino, node: Node, at: FragNo) -> 
 /// An indirect block's place in its file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
-    /// 1 = single: its pointers name data.
+    /// 1 is a single indirect block, whose pointers lead to data. 0 is data.
     pub(super) level: usize,
-    /// First logical block it maps.
+    /// The first logical block that it maps.
     pub(super) first: Lbn,
 }
 
 impl Node {
-    /// The indirect block `ib[root]` names.
+    /// The indirect block to which `ib[root]` leads.
     pub(super) fn root(g: &Geometry, root: usize) -> Node {
         Node { level: root + 1, first: bmap::first_of_root(g, root) }
     }
 
-    /// Logical blocks below one of its pointers.
+    /// The number of logical blocks below one of its pointers.
     pub(super) fn per_pointer(self, g: &Geometry) -> u64 {
         bmap::blocks_per_pointer(g, self.level)
     }
 
-    /// What its pointer `index` names: a node of the level below, level 0 for data.
+    /// The node of the level below to which its pointer `index` leads; level 0 is data.
     pub(super) fn child(self, g: &Geometry, index: usize) -> Node {
         let skip = self.per_pointer(g).saturating_mul(index as u64);
         Node { level: self.level - 1, first: self.first.plus(skip) }
     }
 
-    /// In-core name.
+    /// The in-core name.
     pub(super) fn name(self) -> i64 {
         bmap::indirect_name(self.first, self.level)
     }
+
+    /// The slot of its pointer `index` in events.
+    pub(super) fn slot(self, ino: Ino, index: usize) -> PtrSlot {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        PtrSlot::Indirect { ino, block: self.name(), index }
+    }
 }
 
-/// A row of blocks of one kind.
-pub(super) type Run = (Option<FragNo>, u64);
+/// A range of contiguous blocks: its address and its length in blocks. `None` is a hole.
+pub(super) type Extent = (Option<FragNo>, u64);
 
 impl<'a> InodeView<'a> {
-    /// Address of a logical block; `None` for a hole and beyond the end.
+    /// The address of a logical block; `None` for a hole and beyond the end.
     ///
     /// # Errors
-    /// [`Error::Format`] for a pointer that cannot be right; the device's.
+    /// [`Error::Format`] for an invalid pointer; the device's.
     pub(crate) fn bmap(self, lbn: Lbn) -> Result<Option<FragNo>> {
         Ok(self.extent(lbn, 1)?.0)
     }
 
-    /// The row of contiguous blocks, or of holes, that starts at `lbn`: its address and length,
-    /// 1 to `max_blocks` blocks. It may end early.
+    /// The extent that starts at `lbn`: contiguous blocks or a hole, of 1 to `max_blocks` blocks.
+    /// It may end before the contiguous blocks do.
     ///
     /// # Errors
     /// As [`InodeView::bmap`].
-    pub(crate) fn extent(self, lbn: Lbn, max_blocks: u64) -> Result<(Option<FragNo>, u64)> {
+    pub(crate) fn extent(self, lbn: Lbn, max_blocks: u64) -> Result<Extent> {
         let g = self.g();
         let max = max_blocks.max(1);
         let end = self.data.d.size.div_ceil(g.bsize.into());
@@ -95,7 +102,7 @@ impl<'a> InodeView<'a> {
         match bmap::path(g, lbn) {
             Some(Path::Direct(i)) => {
                 let pointers = self.data.d.db.iter().skip(i).copied();
-                self.run(lbn, pointers, max)
+                self.contiguous(lbn, pointers, max)
             }
             Some(Path::Indirect { levels, index }) => {
                 self.extent_indirect(lbn, (levels, index), max)
@@ -109,7 +116,7 @@ impl<'a> InodeView<'a> {
         lbn: Lbn,
         (levels, index): (usize, [u32; 3]),
         max: u64,
-    ) -> Result<Run> {
+    ) -> Result<Extent> {
         let g = self.g();
         let mut node = Node::root(g, levels - 1);
         let mut at = self.data.d.ib.get(levels - 1).copied().unwrap_or(0);
@@ -123,12 +130,12 @@ impl<'a> InodeView<'a> {
             let i = *i as usize;
             if node.level == 1 {
                 let rest = (i..g.nindir as usize).map(|k| pointer(g, &buf.bytes, k));
-                return self.run(lbn, rest, max);
+                return self.contiguous(lbn, rest, max);
             }
             at = pointer(g, &buf.bytes, i);
             if at == 0 {
-                // Siblings that are missing too are passed in the same step: a file may have no more
-                // steps than the volume has blocks.
+                // Siblings that are missing too belong to the same extent: a file must not have
+                // more extents than the volume has blocks.
                 let empty = (i + 1..g.nindir as usize)
                     .take_while(|k| !self.data.is_snapshot() && pointer(g, &buf.bytes, *k) == 0);
                 let past = (i + 1 + empty.count()) as u64;
@@ -137,18 +144,23 @@ impl<'a> InodeView<'a> {
             }
             node = node.child(g, i);
         }
-        // The last node: `at` is 0 or this is not reached.
+        // Not reached: the loop returns at level 1.
         Ok(self.missing(lbn, node.first.plus(node.per_pointer(g)), max))
     }
 
-    /// Blocks from `lbn` to before `past` for which there is no indirect block.
-    fn missing(self, lbn: Lbn, past: Lbn, max: u64) -> Run {
+    /// The extent from `lbn` to before `past`, which has no indirect block.
+    fn missing(self, lbn: Lbn, past: Lbn, max: u64) -> Extent {
         let n = past.0.saturating_sub(lbn.0).clamp(1, max);
         (self.resolve_zero(lbn), n)
     }
 
-    /// The row at the head of `pointers`, the first of which is of block `lbn`.
-    fn run(self, lbn: Lbn, mut pointers: impl Iterator<Item = i64>, max: u64) -> Result<Run> {
+    /// The extent at the head of `pointers`. The first of them is the pointer of block `lbn`.
+    fn contiguous(
+        self,
+        lbn: Lbn,
+        mut pointers: impl Iterator<Item = i64>,
+        max: u64,
+    ) -> Result<Extent> {
         let frag = u64::from(self.g().frag);
         let first = self.resolve(lbn, pointers.next().unwrap_or(0))?;
         let mut n = 1;
@@ -156,7 +168,7 @@ impl<'a> InodeView<'a> {
             if n >= max {
                 break;
             }
-            // A bad pointer ends the row; it is reported when the row starts with it.
+            // A bad pointer ends the extent. It is reported if an extent starts with it.
             let Ok(next) = self.resolve(lbn.plus(n), p) else { break };
             if next != first.map(|a| a.plus(n * frag)) {
                 break;
@@ -166,7 +178,7 @@ impl<'a> InodeView<'a> {
         Ok((first, n))
     }
 
-    /// The address that pointer `raw` of block `lbn` stands for.
+    /// The address to which pointer `raw` of block `lbn` leads.
     fn resolve(self, lbn: Lbn, raw: i64) -> Result<Option<FragNo>> {
         let g = self.g();
         if raw == 0 {
@@ -180,19 +192,19 @@ impl<'a> InodeView<'a> {
         self.checked_run(raw, frags, s)
     }
 
-    /// What pointer 0 stands for: a hole, or in a snapshot the volume's own block.
+    /// The meaning of pointer 0: a hole, or in a snapshot the live block of the volume.
     fn resolve_zero(self, lbn: Lbn) -> Option<FragNo> {
         let at = FragNo(lbn.0.saturating_mul(self.g().frag.into()));
         (self.data.is_snapshot() && at.0 < self.g().size).then_some(at)
     }
 
-    /// The run of `frags` fragments that pointer `raw` of the file names; `None` for a hole.
+    /// The run of `frags` fragments to which pointer `raw` leads; `None` for a hole.
     pub(super) fn checked_run(self, raw: i64, frags: u32, s: Structure) -> Result<Option<FragNo>> {
         let run = self.g().check_run(raw, frags, s, place(self.ip.ino));
         run.map_err(|e| self.ump.cache.record_damage(e))
     }
 
-    /// The buffer of an indirect block that pointer `raw` names.
+    /// The buffer of an indirect block to which pointer `raw` leads.
     pub(super) fn indirect(self, node: Node, raw: i64) -> Result<BufRef> {
         let g = self.g();
         let at = self.checked_run(raw, g.frag, Structure::IndirectBlock)?;
@@ -200,8 +212,8 @@ impl<'a> InodeView<'a> {
         self.ump.cache.bread(indirect_block(g, self.ip.ino, node, at))
     }
 
-    /// The block's buffer: a whole block, or the fragments there are. `None` for a hole and beyond
-    /// the end.
+    /// The block's buffer, which is as long as the fragments of the block. `None` for a hole and
+    /// beyond the end.
     ///
     /// # Errors
     /// As [`InodeView::bmap`].
@@ -218,7 +230,7 @@ impl<'a> InodeView<'a> {
         self.ump.cache.incore(data_key(self.ip.ino, lbn))
     }
 
-    /// The `len` bytes at `at` of block `lbn` will be needed.
+    /// Prefetches the `len` bytes at `at` of block `lbn`, if the block is in memory.
     pub(crate) fn prefetch_block(self, lbn: Lbn, at: u32, len: u32) {
         self.ump.cache.prefetch(data_key(self.ip.ino, lbn), at as usize, len as usize);
     }
@@ -231,7 +243,7 @@ impl<'a> InodeView<'a> {
     }
 
     pub(super) fn bad_size(self) -> Error {
-        let want = "what the block map can address";
+        let want = "a size that the block map can address";
         let e =
             Error::corrupt(Structure::Inode, place(self.ip.ino), "size", self.data.d.size, want);
         self.ump.cache.record_damage(e)
@@ -244,7 +256,7 @@ impl InodeData {
         self.d.flags.contains(FileFlags::SF_SNAPSHOT)
     }
 
-    /// The kind of its content's buffers.
+    /// The kind of the buffers of its content.
     pub(super) fn buf_kind(&self) -> BufKind {
         if self.d.is_dir() { BufKind::Directory } else { BufKind::Data }
     }

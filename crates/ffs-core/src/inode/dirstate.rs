@@ -1,5 +1,5 @@
-//! What the directory code remembers of a directory while it is in memory. All of it are hints: it
-//! starts empty, and the directory is read right without it.
+//! Hints for the directory code, kept while a directory is in memory. They start empty, and the
+//! directory code is correct without them.
 
 use crate::dirhash::{DirHash, DropReason, Pool};
 use crate::sync::Mutex;
@@ -8,16 +8,17 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, OnceLock};
 
-/// Memory of a directory.
+/// The hints for a directory.
 #[derive(Debug, Default)]
 pub(crate) struct DirState {
-    /// Where the last successful lookup ended (`i_diroff`), bytes.
+    /// The offset in bytes at which the last successful lookup ended (`i_diroff`).
     pub(crate) diroff: AtomicU32,
-    /// Something malformed was met.
+    /// A malformed record or chunk was found.
     pub(crate) malformed: AtomicBool,
-    /// An index cannot stand for it: something is malformed or missing, or two records have one name.
+    /// No index can be built: a record is malformed, a block is missing, or two records have one
+    /// name.
     pub(crate) unhashable: AtomicBool,
-    /// /// The last lookup missed the name cache and searched the directory.
+    /// The last lookup missed the name cache and searched the directory.
     pub(crate) cache_missed: AtomicBool,
     hash: OnceLock<DirHash>,
     moves: Mutex<Option<Box<MoveLog>>>,
@@ -26,18 +27,18 @@ pub(crate) struct DirState {
 /// A record that a compaction kept; offsets in its chunk, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Moved {
-    /// Where it was.
+    /// The old offset.
     pub(crate) from: u16,
-    /// Where it is.
+    /// The new offset.
     pub(crate) to: u16,
-    /// Where it ends now.
+    /// The end at the new offset.
     pub(crate) end: u16,
 }
 
 /// The last compactions of a directory.
 #[derive(Debug, Default)]
 struct MoveLog {
-    /// Compactions so far.
+    /// The number of compactions so far.
     compactions: u32,
     /// The latest ones, oldest first.
     recent: VecDeque<Compaction>,
@@ -46,7 +47,7 @@ struct MoveLog {
 /// One compaction of a region of a chunk.
 #[derive(Debug)]
 struct Compaction {
-    /// How many compactions there were with this one.
+    /// The number of compactions up to and with this one.
     compactions: u32,
     chunk: u32,
     region: Range<u16>,
@@ -55,17 +56,17 @@ struct Compaction {
 }
 
 impl DirState {
-    /// /// The slot for the directory's index, created on first use.
+    /// The slot for the directory's index, created on first use.
     pub(crate) fn hash(&self, pool: &Arc<Pool>) -> &DirHash {
         self.hash.get_or_init(|| DirHash::new(pool))
     }
 
-    /// The place of the directory's index, if it ever had one.
+    /// The slot for the directory's index, if it was created.
     pub(crate) fn index(&self) -> Option<&DirHash> {
         self.hash.get()
     }
 
-    /// Whether it keeps no memory beyond its own.
+    /// Whether no memory is allocated for hints.
     pub(crate) fn is_bare(&self) -> bool {
         self.hash.get().is_none() && self.moves.try_lock().is_some_and(|log| log.is_none())
     }
@@ -77,14 +78,14 @@ impl DirState {
         }
     }
 
-    /// Compactions that positions of a listing can be older by.
+    /// The number of compactions that are kept, so that older positions of a listing stay valid.
     pub(crate) const MOVES_KEPT: usize = 128;
 
-    /// Notes that the records of `region` of the chunk at `chunk` were slid together.
+    /// Records a compaction of `region` in the chunk at `chunk`.
     pub(crate) fn log_moves(&self, chunk: u32, region: Range<u16>, kept: Vec<Moved>) {
         let mut log = self.moves.lock();
         let log = log.get_or_insert_default();
-        // Positions have 31 bits for the number.
+        // A position of a listing has 31 bits for the number.
         log.compactions = (log.compactions + 1) & 0x7fff_ffff;
         if log.recent.len() == Self::MOVES_KEPT {
             log.recent.pop_front();
@@ -92,13 +93,13 @@ impl DirState {
         log.recent.push_back(Compaction { compactions: log.compactions, chunk, region, kept });
     }
 
-    /// Compactions so far.
+    /// The number of compactions so far.
     pub(crate) fn compactions(&self) -> u32 {
         self.moves.lock().as_ref().map_or(0, |log| log.compactions)
     }
 
-    /// Where the position `off`, noted after `since` compactions, is now: what was before it is
-    /// before it still.
+    /// The present offset of a position that was `off` after `since` compactions. The records
+    /// before it are the same as then.
     pub(crate) fn translate(&self, since: u32, mut off: u32) -> u32 {
         let log = self.moves.lock();
         let Some(log) = log.as_ref() else { return off };

@@ -1,16 +1,18 @@
 //! Extended attributes of UFS2 inodes.
 //!
-//! The area is rewritten as a whole, in new fragments: the old are freed when the inode names the new,
-//! which have been written by then if the ordering policy says so, as FreeBSD does: nobody could tell
-//! later that an area is not what it should be. So a call that fails leaves the old attributes, and on
-//! a volume without any space attributes stay as they are, but that the last one can be removed. (In its
-//! place an area could not be rewritten: a power cut would leave the sectors of two areas, or an area
-//! that is not as long as its inode says.)
+//! A change writes the whole attribute area to new fragments, and the inode's pointers to them. The
+//! old fragments are freed after that. If the ordering mode requires it, the new area is written
+//! before the inode, as in FreeBSD, because a check cannot detect an area with wrong content.
+//! So a call that fails leaves the old attributes. On a full volume attributes cannot be changed,
+//! but the last one can be removed.
+//!
+//! The area is not rewritten in place: after a loss of power it could have sectors of both
+//! versions, or a length other than `di_extsize`.
 //!
 //! Reference: `spec/on-disk-format.md` §10.1; `spec/soft-updates.md` §6.13.
 
 use super::bmap::raw;
-use super::cut::Detached;
+use super::freeblks::Detached;
 use super::lifecycle::place;
 use super::{Inode, InodeView, LockedInode};
 use crate::alloc::Reserve;
@@ -21,7 +23,7 @@ use crate::types::{XattrNamespace, XattrSet};
 use ffs_ondisk::extattr::{self, BadRecord, Namespace, SetError};
 use ffs_ondisk::{Dinode, Format, FragNo, Geometry, Structure};
 
-/// Blocks of the area.
+/// Blocks of the attribute area (`UFS_NXADDR`).
 const BLOCKS: usize = 2;
 
 fn on_disk(ns: XattrNamespace) -> Namespace {
@@ -53,7 +55,7 @@ impl<'a> InodeView<'a> {
         found.map(|a| a.value.to_vec()).ok_or(Error::NoAttr)
     }
 
-    /// Names of all attributes, in the order they are stored.
+    /// The names of all attributes, in the order in which they are stored.
     ///
     /// # Errors
     /// As [`InodeView::xattr_get`].
@@ -71,7 +73,7 @@ impl<'a> InodeView<'a> {
         Ok(all)
     }
 
-    /// The whole area.
+    /// The content of the area.
     fn ext_area(self) -> Result<Vec<u8>> {
         let g = self.g();
         if g.format == Format::Ufs1 {
@@ -97,7 +99,7 @@ impl<'a> InodeView<'a> {
         Ok(area)
     }
 
-    /// Writes the area to its places.
+    /// Writes the area to the runs `places`.
     fn write_ext(self, area: &[u8], places: &[FragRun]) -> Result<()> {
         let (mut result, what) = (Ok(()), BlockContent::ExtAttr);
         self.forget_blocks(-2..=-1);
@@ -121,7 +123,7 @@ impl<'a> InodeView<'a> {
         result
     }
 
-    /// Gives up new places of the area.
+    /// Cancels the pointers to new runs of the area, and frees the runs.
     fn unwrite_ext(self, places: &[FragRun]) {
         for (i, run) in places.iter().enumerate().rev() {
             self.ump.ordering.notify(Event::PointerCancelled {
@@ -133,7 +135,7 @@ impl<'a> InodeView<'a> {
         places.iter().for_each(|run| self.ump.free_quietly(*run));
     }
 
-    /// The buffer of block `i` of the area, at `run`, holding `part` and zeros.
+    /// The buffer of block `i` of the area, at `run`, with the content `part` and zeros.
     fn fill_ext(self, i: usize, part: &[u8], run: FragRun) -> BufRef {
         let len = (run.frags * self.g().fsize) as usize;
         let buf = self.ump.cache.getblk(ext_block(self.ip, i, run.at, len), NewContent::Zeroed);
@@ -143,8 +145,8 @@ impl<'a> InodeView<'a> {
         buf
     }
 
-    /// Places for an area of `size` bytes.
-    fn ext_places(self, size: u32, reserve: Reserve) -> Result<Vec<FragRun>> {
+    /// Allocates the runs of an area of `size` bytes.
+    fn alloc_ext(self, size: u32, reserve: Reserve) -> Result<Vec<FragRun>> {
         let mut places: Vec<FragRun> = Vec::new();
         for i in 0..BLOCKS as u64 {
             let frags = ext_frags(self.g(), size, i);
@@ -167,11 +169,12 @@ impl<'a> InodeView<'a> {
 }
 
 impl<'a> LockedInode<'a> {
-    /// Sets an attribute, and `ctime`, and updates the inode.
+    /// Sets an attribute and `ctime`, and updates the inode.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::NoAttr`] as `how` demands; [`Error::NoSpace`] also if the area
-    /// would outgrow two blocks; else as [`InodeView::xattr_get`]. Nothing changed then.
+    /// [`Error::Exists`], [`Error::NoAttr`] as `how` requires; [`Error::NoSpace`] also if the area
+    /// would be larger than two blocks; else as [`InodeView::xattr_get`]. On an error nothing
+    /// changes.
     pub(crate) fn xattr_set(
         &mut self,
         (ns, name): (XattrNamespace, &[u8]),
@@ -201,7 +204,7 @@ impl<'a> LockedInode<'a> {
     /// Removes an attribute, sets `ctime`, and updates the inode.
     ///
     /// # Errors
-    /// As [`InodeView::xattr_get`]. Nothing changed then.
+    /// As [`InodeView::xattr_get`]. On an error nothing changes.
     pub(crate) fn xattr_remove(&mut self, ns: XattrNamespace, name: &[u8]) -> Result<()> {
         let area = self.view().ext_area()?;
         let left = extattr::remove(self.g().endian, &area, on_disk(ns), name);
@@ -213,7 +216,7 @@ impl<'a> LockedInode<'a> {
     fn set_ext_area(&mut self, area: &[u8], reserve: Reserve) -> Result<()> {
         let size = u32::try_from(area.len()).map_err(|_| Error::NoSpace)?;
         let _inode_block = self.ump.inode_block(self.ip.ino)?;
-        let places = self.view().ext_places(size, reserve)?;
+        let places = self.view().alloc_ext(size, reserve)?;
         if let Err(e) = self.view().write_ext(area, &places) {
             self.view().unwrite_ext(&places);
             return Err(e);
@@ -223,17 +226,17 @@ impl<'a> LockedInode<'a> {
             old: self.data.d.extb,
             old_size: self.data.d.extsize,
         });
-        let gone = self.detach_ext();
-        self.claim_ext(&places);
+        let old = self.detach_ext();
+        self.set_ext_blocks(&places);
         self.data.d.extsize = size;
         self.touch_changed();
-        // If only this fails the new attributes are in force, and the old fragments wait for fsck.
+        // If this fails, the new attributes are set, and fsck has to free the old fragments.
         self.update(InodeChange::ExtAttr)?;
-        self.view().free_all(&gone)
+        self.view().free_all(&old)
     }
 
     /// Makes `places` the area's blocks.
-    fn claim_ext(&mut self, places: &[FragRun]) {
+    fn set_ext_blocks(&mut self, places: &[FragRun]) {
         let (g, d) = (self.g(), &mut self.data.d);
         for (p, run) in d.extb.iter_mut().zip(places) {
             *p = raw(run.at);
@@ -241,7 +244,7 @@ impl<'a> LockedInode<'a> {
         }
     }
 
-    /// Takes the area's blocks out of the inode.
+    /// Clears the inode's pointers to the area, and returns them.
     pub(super) fn detach_ext(&mut self) -> Vec<Detached> {
         let g = self.g();
         let held = ext_sectors(g, &self.data.d);
@@ -260,13 +263,13 @@ impl<'a> LockedInode<'a> {
     }
 }
 
-/// Fragments that block `i` of an area of `size` bytes holds.
+/// Fragments of block `i` of an area of `size` bytes.
 fn ext_frags(g: &Geometry, size: u32, i: u64) -> u32 {
     let rest = u64::from(size).saturating_sub(i * u64::from(g.bsize)).min(g.bsize.into());
     g.numfrags_up(rest)
 }
 
-/// 512-byte units that the area of extended attributes holds.
+/// 512-byte sectors of the attribute area.
 pub(super) fn ext_sectors(g: &Geometry, d: &Dinode) -> u64 {
     let frags = (0..2u64).zip(d.extb).filter(|&(_, p)| p != 0);
     let frags: u32 = frags.map(|(i, _)| ext_frags(g, d.extsize, i)).sum();

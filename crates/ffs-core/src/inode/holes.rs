@@ -1,14 +1,15 @@
-//! Holes: finding them, making them, filling them.
+//! Holes: `SEEK_DATA` and `SEEK_HOLE`, punching, and filling.
 //!
 //! Reference: `spec/on-disk-format.md` §7.7.
 
-use super::{InodeData, InodeView, LockedInode};
+use super::{BufFill, InodeData, InodeView, LockedInode};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
 use crate::ordering::InodeChange;
 use ffs_ondisk::{FileType, Lbn, Timespec};
 
-/// Zeros to be written, up to the next multiple of as many: whole blocks.
+/// Zeros for [`LockedInode::zero_range`]. It writes up to the next multiple of this length, so that
+/// each write is of whole blocks.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// Whether allocating blocks may make a file longer.
@@ -18,35 +19,42 @@ pub(crate) enum Growth {
     KeepSize,
 }
 
+/// The target of a search.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sought {
+    Data,
+    Hole,
+}
+
 impl<'a> InodeView<'a> {
-    /// First offset from `off` on that has data.
+    /// The first offset at or after `off` that has data.
     ///
     /// # Errors
     /// [`Error::NoData`] if there is none; [`Error::Format`]; the device's.
     pub(crate) fn seek_data(self, off: u64) -> Result<u64> {
-        self.seek(off, true)?.ok_or(Error::NoData)
+        self.seek(off, Sought::Data)?.ok_or(Error::NoData)
     }
 
-    /// First offset from `off` on in a hole; the size, if no hole comes before it.
+    /// The first offset at or after `off` that is in a hole; the size, if there is no hole.
     ///
     /// # Errors
-    /// [`Error::NoData`] from the size on; [`Error::Format`]; the device's.
+    /// [`Error::NoData`] if `off` is not less than the size; [`Error::Format`]; the device's.
     pub(crate) fn seek_hole(self, off: u64) -> Result<u64> {
         if off >= self.data.d.size {
             return Err(Error::NoData);
         }
-        Ok(self.seek(off, false)?.unwrap_or(self.data.d.size))
+        Ok(self.seek(off, Sought::Hole)?.unwrap_or(self.data.d.size))
     }
 
-    /// First offset from `off` on, before the size, that has data or has not.
-    fn seek(self, off: u64, wanted: bool) -> Result<Option<u64>> {
+    /// The first offset at or after `off`, and less than the size, that has data, or has none.
+    fn seek(self, off: u64, sought: Sought) -> Result<Option<u64>> {
         let g = self.g();
         let mut lbn = g.lblkno(off);
-        // A file has no more rows than this, unless an image names blocks twice.
+        // A file has no more extents than this, unless pointers of a damaged image share blocks.
         let mut steps = (g.size / u64::from(g.frag)).saturating_mul(4).saturating_add(64);
         while g.lblktosize(lbn) < self.data.d.size {
             let (at, n) = self.extent(lbn, u64::MAX)?;
-            if at.is_some() == wanted {
+            if at.is_some() == (sought == Sought::Data) {
                 let found = off.max(g.lblktosize(lbn));
                 return Ok((found < self.data.d.size).then_some(found));
             }
@@ -59,7 +67,7 @@ impl<'a> InodeView<'a> {
         Ok(None)
     }
 
-    /// Zeros `from..end`, which lies inside one block, unless it is a hole.
+    /// Zeros `from..end`, which is inside one block, unless the block is a hole.
     fn zero_part(self, from: u64, end: u64) -> Result<()> {
         if from >= end {
             return Ok(());
@@ -69,7 +77,7 @@ impl<'a> InodeView<'a> {
         self.zero_in_block(g.lblkno(from), start, start + (end - from) as usize)
     }
 
-    /// End of the range, if the file may be that long.
+    /// The end of the range, if a file may have this size.
     fn range_end(self, off: u64, len: u64) -> Result<u64> {
         let end = off.checked_add(len).ok_or(Error::TooBig)?;
         if end > self.size_limit() { Err(Error::TooBig) } else { Ok(end) }
@@ -77,8 +85,8 @@ impl<'a> InodeView<'a> {
 }
 
 impl<'a> LockedInode<'a> {
-    /// Makes a hole: frees the whole blocks of the range and zeros the rest of it. The size stays, and
-    /// with it the last block: no file ends in a hole.
+    /// Makes a hole: frees the whole blocks of the range and zeros the rest of it. The size does
+    /// not change. The last block of the file stays allocated, because no file ends in a hole.
     ///
     /// # Errors
     /// [`Error::Format`], the device's.
@@ -93,7 +101,7 @@ impl<'a> LockedInode<'a> {
         let first = Lbn(off.div_ceil(g.bsize.into()));
         let past = g.lblkno(end).min(g.lblkno(self.data.d.size - 1));
         let plan = match past.0.checked_sub(1).map(Lbn) {
-            Some(last) if first <= last => Some(self.view().plan(first, last)?),
+            Some(last) if first <= last => Some(self.view().plan_unmap(first, last)?),
             _ => None,
         };
         let head_end = end.min(g.lblktosize(first));
@@ -102,12 +110,12 @@ impl<'a> LockedInode<'a> {
         self.touch_modified();
         self.data.cluster.len = 0;
         match plan {
-            Some(plan) => self.cut(&plan, Vec::new(), |_| {}),
+            Some(plan) => self.unmap(&plan, Vec::new(), |_| {}),
             None => self.update(InodeChange::Attr),
         }
     }
 
-    /// Zeros the range, with blocks allocated for all of it; grows the file to its end.
+    /// Zeros the range, allocates its blocks, and grows the file to its end.
     ///
     /// # Errors
     /// As [`LockedInode::allocate_range`].
@@ -126,17 +134,17 @@ impl<'a> LockedInode<'a> {
             at += done as u64;
             result = error.map_or_else(|| self.ump.throttle_within(), Err);
         }
-        let seen = at > off && off < before.size;
-        self.range_done(&before, seen, result)
+        let visible = at > off && off < before.size;
+        self.range_done(&before, visible, result)
     }
 
-    /// Fills the holes of the range with blocks of zeros. With [`Growth::Allowed`] the file
-    /// grows to the end of the range. With [`Growth::KeepSize`] nothing is allocated beyond the
-    /// end of the file: the format has no place for blocks there.
+    /// Allocates blocks of zeros for the holes of the range. With [`Growth::Allowed`] the file
+    /// grows to the end of the range. With [`Growth::KeepSize`] nothing is allocated beyond the end
+    /// of the file, because the format does not allow blocks there.
     ///
     /// # Errors
-    /// [`Error::TooBig`], [`Error::NoSpace`], [`Error::Format`], the device's. The size is as before
-    /// then; holes already filled stay so.
+    /// [`Error::TooBig`], [`Error::NoSpace`], [`Error::Format`], the device's. On an error the size
+    /// is as before; holes that were filled stay allocated.
     pub(crate) fn allocate_range(
         &mut self,
         off: u64,
@@ -157,7 +165,9 @@ impl<'a> LockedInode<'a> {
         self.view().zero_gap(end)?;
         let before = Before::of(&self.data);
         let result = self.fill_holes(off, end, reserve);
-        self.range_done(&before, false, result)
+        // The content is as before: a hole reads as zeros too.
+        let visible = false;
+        self.range_done(&before, visible, result)
     }
 
     fn fill_holes(&mut self, off: u64, end: u64, reserve: Reserve) -> Result<()> {
@@ -165,7 +175,7 @@ impl<'a> LockedInode<'a> {
         let mut lbn = g.lblkno(off);
         while g.lblktosize(lbn) < end {
             let (at, n) = self.view().extent(lbn, u64::MAX)?;
-            // Blocks wholly inside the old size need nothing; the last one may have to grow.
+            // Allocated blocks before the last one are complete; the last one may have to grow.
             let inside = Lbn(self.data.d.size / u64::from(g.bsize)).0.saturating_sub(lbn.0);
             if at.is_some() && inside > 0 {
                 lbn = lbn.plus(n.min(inside));
@@ -173,7 +183,7 @@ impl<'a> LockedInode<'a> {
             }
             let upto = end.max(self.data.d.size).min(g.lblktosize(lbn.plus(1)));
             let size = (upto - g.lblktosize(lbn)) as u32;
-            let granted = self.balloc(lbn, size, true, reserve)?;
+            let granted = self.balloc(lbn, size, BufFill::Valid, reserve)?;
             self.ump.cache.apply(&granted.buf, granted.then)?;
             drop(granted);
             self.ump.throttle_within()?;
@@ -182,14 +192,15 @@ impl<'a> LockedInode<'a> {
         Ok(())
     }
 
-    /// Ends a call that may have grown the file: on failure it shrinks back, and unless a reader can see what
-    /// was done (`seen`), nothing was modified.
-    fn range_done(&mut self, before: &Before, seen: bool, result: Result<()>) -> Result<()> {
+    /// Ends a call that may have grown the file, and updates the inode. A file whose call failed
+    /// gets its old size back. It gets the old `mtime` too, unless a reader can see a part of the
+    /// change (`visible`).
+    fn range_done(&mut self, before: &Before, visible: bool, result: Result<()>) -> Result<()> {
         let failed = result.is_err();
         if failed && self.data.d.size > before.size {
             self.shrink(before.size, Reserve::Allowed)?;
         }
-        if failed && !seen {
+        if failed && !visible {
             self.data.d.mtime = before.mtime;
         } else {
             self.touch_modified();
@@ -199,7 +210,7 @@ impl<'a> LockedInode<'a> {
     }
 }
 
-/// What a call that fails goes back to.
+/// The attributes before a call, which a failed call restores.
 struct Before {
     size: u64,
     mtime: Timespec,

@@ -1,7 +1,8 @@
-//! Making and freeing files.
+//! Creating and freeing files.
 //!
 //! Reference: `spec/allocation.md` §2.2; `spec/soft-updates.md` §6.1, §6.12.
 
+use super::table::Unlinked;
 use super::{Inode, InodeTable, InodeView, LockedInode};
 use crate::alloc::ParentDir;
 use crate::error::{Error, Result};
@@ -9,20 +10,21 @@ use crate::ordering::{Event, FreeWhen, InodeChange};
 use ffs_device::clock::Rng;
 use ffs_ondisk::{Dinode, FileType, Format, Ino, Structure, dinode};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-/// Inodes wrongly marked free that one allocation passes over.
+/// The number of inodes wrongly marked free that one allocation skips.
 const MAX_MISMARKED: u32 = 1024;
 
 impl InodeTable {
-    /// A new file in `parent`: type and permissions `mode`, one link (a directory two), times now,
-    /// depth, a generation of its own. Only in memory: the caller completes it and reports it with
-    /// [`InodeChange::Init`].
+    /// Allocates an inode for a new file in `parent`: type and permissions are `mode`, the link
+    /// count is 1 (of a directory 2), the times are now, and the generation is a new one. The inode
+    /// is set in memory only: the caller completes it and reports it with [`InodeChange::Init`].
     ///
-    /// Not held. A caller that fails before it could enter a name holds it, sets `nlink` to 0 and
-    /// releases it: that frees it.
+    /// The inode has no user. A caller that fails before it entered a name holds the inode, sets
+    /// `nlink` to 0, and releases the inode, which frees it.
     ///
     /// # Errors
-    /// Of the allocator; the device's.
+    /// The allocator's; the device's.
     pub(crate) fn create(
         &self,
         parent: &ParentDir,
@@ -49,10 +51,10 @@ impl InodeTable {
         Ok(self.enter(ino, d))
     }
 
-    /// Takes an inode that is free on disk too, and the generation it had.
+    /// Allocates an inode that is free in its block too. Returns also its last generation.
     ///
-    /// A map may call free what its inode block shows to be a file. Such an inode is passed over and
-    /// stays marked used, which it is.
+    /// On a damaged image the bitmap may mark an inode free although its block has a file there.
+    /// Such an inode is skipped, and stays marked used.
     fn take_free_inode(&self, parent: &ParentDir, is_dir: bool) -> Result<(Ino, u32)> {
         let mut in_use = None;
         for _ in 0..MAX_MISMARKED {
@@ -77,7 +79,7 @@ impl InodeTable {
         Err(in_use.unwrap_or(Error::NoInodes))
     }
 
-    /// What an inode's block says of it, unchecked.
+    /// The inode as its block has it, unchecked.
     fn last_dinode(&self, ino: Ino) -> Result<Dinode> {
         let block = self.ump.inode_block(ino)?;
         let block = block.read();
@@ -85,7 +87,7 @@ impl InodeTable {
         Ok(Dinode::decode(self.g(), bytes))
     }
 
-    /// A generation that the number's last file did not have; never 0.
+    /// A generation other than that of the last file with this number; never 0.
     fn next_generation(&self, old: u32) -> u32 {
         match old.wrapping_add(1) {
             0 | 1 => self.ump.alloc.rng.next_u32() | 1,
@@ -93,16 +95,68 @@ impl InodeTable {
         }
     }
 
-    /// Frees content and inode. Whoever still holds the inode finds it dead.
-    pub(super) fn free_file(&self, file: &mut LockedInode<'_>) -> Result<()> {
+    /// Removes a user. The last user of a file without links frees the file. The caller holds no
+    /// inode lock.
+    ///
+    /// # Errors
+    /// An error of freeing. The inode is cleared in memory all the same, but some of its blocks may
+    /// stay allocated.
+    pub(crate) fn release(&self, ip: &Arc<Inode>) -> Result<()> {
+        if self.unuse(ip) { self.inactive(ip) } else { Ok(()) }
+    }
+
+    /// Frees a file without links unless it has users again (`ufs_inactive`).
+    ///
+    /// # Errors
+    /// As [`InodeTable::release`].
+    pub(crate) fn inactive(&self, ip: &Inode) -> Result<()> {
+        if self.ump.is_read_only() {
+            return Ok(());
+        }
+        let mut file = ip.lock(&self.ump);
+        if ip.refs.load(Ordering::Acquire) > 0 || file.d.nlink > 0 || !file.alive() {
+            return Ok(());
+        }
+        if self.removal_pending(ip.ino) {
+            let frags = file.d.blocks / Dinode::sectors(self.g(), 1).max(1);
+            self.removed.lock().insert(ip.ino, frags);
+            return Ok(());
+        }
+        self.free_file(&mut file)
+    }
+
+    /// Frees a file without links, unless it has users.
+    ///
+    /// # Errors
+    /// As [`InodeTable::get`] and [`InodeTable::release`].
+    pub(crate) fn free_unlinked(&self, ino: Ino) -> Result<()> {
+        self.inactive(&*self.load(ino, Unlinked::Accept)?)
+    }
+
+    /// Whether the device may still show names of a file without links. Such a file is freed later,
+    /// by [`crate::ordering::WorkItem::DropLinks`].
+    pub(crate) fn removal_pending(&self, ino: Ino) -> bool {
+        self.ump.ordering.nlink_delta(ino) > 0
+    }
+
+    /// Fragments and inodes that will be free.
+    pub(crate) fn will_be_free(&self) -> (u64, u64) {
+        let pending = self.ump.ordering.pending();
+        let removed = self.removed.lock();
+        (pending.frags + removed.frags(), pending.inodes + removed.inodes())
+    }
+
+    /// Frees the content and the inode. Remaining references see that it is not alive.
+    fn free_file(&self, file: &mut LockedInode<'_>) -> Result<()> {
         let (ip, was_dir) = (file.ip, file.data.d.is_dir());
-        self.removed.lock().leave(ip.ino);
+        self.removed.lock().remove(ip.ino);
         ip.dir.drop_index();
         let emptied = file.discard_content();
         file.data.d = Dinode { generation: file.data.d.generation, ..Dinode::default() };
         file.data.set_atime(Default::default());
         file.view().forget_blocks(i64::MIN..=i64::MAX);
-        // If its block cannot be read the inode stays allocated on disk: so must its number.
+        // If its block cannot be read, the inode on disk stays a file, so its number stays
+        // allocated.
         file.update(InodeChange::Free)?;
         self.leave(ip);
         let freed =
@@ -113,11 +167,11 @@ impl InodeTable {
         emptied.and(freed)
     }
 
-    /// At unmount: frees the files without links that somebody still holds. The caller holds no
-    /// inode lock.
+    /// Frees the files without links that still have users, at unmount. The caller holds no inode
+    /// lock.
     ///
     /// # Errors
-    /// The first; all files are tried.
+    /// The first one. The call tries all files.
     pub(crate) fn purge(&self) -> Result<()> {
         let mut result = Ok(());
         for ip in self.select(|d| d.alive() && d.d.nlink == 0) {
@@ -131,7 +185,7 @@ impl InodeTable {
 }
 
 impl InodeView<'_> {
-    /// Largest size that a file of this type may have.
+    /// The largest size of a file of this type.
     pub(super) fn size_limit(self) -> u64 {
         let g = self.g();
         match self.data.d.file_type() {
@@ -143,7 +197,7 @@ impl InodeView<'_> {
     }
 }
 
-/// The number as the first field of an error's place.
+/// The place of an error in inode `ino`.
 pub(super) fn place(ino: Ino) -> ffs_ondisk::Place {
     ffs_ondisk::Place::Inode(ino)
 }

@@ -13,7 +13,7 @@ impl LockedInode<'_> {
         self.update(InodeChange::NlinkInc).inspect_err(|_| self.take_link_back())
     }
 
-    /// Drops a link, whose name or `..` is gone.
+    /// Drops a link, whose name or `..` was removed.
     pub(crate) fn drop_link(&mut self) -> Result<()> {
         self.data.d.nlink = self.data.d.nlink.saturating_sub(1);
         self.touch_changed();

@@ -1,8 +1,8 @@
-//! Locked inodes: what the operations on one file work with.
+//! Locked inodes: the operations on one file are methods of them.
 //!
 //! [`LockedInode`] owns the exclusive lock of an inode; [`InodeView`] borrows either kind of lock.
 //! Operations that only read are methods of the view, operations that change the file are methods
-//! of the locked inode. Both carry the mounted volume, so an operation needs nothing else.
+//! of the locked inode. Both have a reference to the mounted volume.
 
 use super::{Inode, InodeData};
 use crate::sync::RwLockWriteGuard;
@@ -16,7 +16,7 @@ pub(crate) struct InodeView<'a> {
     /// The volume it is on.
     pub(crate) ump: &'a UfsMount,
     pub(crate) ip: &'a Inode,
-    /// What the lock guards.
+    /// The data that the lock guards.
     pub(crate) data: &'a InodeData,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct LockedInode<'a> {
     /// The volume it is on.
     pub(crate) ump: &'a UfsMount,
     pub(crate) ip: &'a Inode,
-    /// What the lock guards.
+    /// The data that the lock guards.
     pub(crate) data: RwLockWriteGuard<'a, InodeData>,
 }
 
@@ -80,7 +80,7 @@ impl Inode {
         LockedInode { ump, ip: self, data: self.write() }
     }
 
-    /// As [`Inode::lock`], unless another thread has it locked.
+    /// Locks the inode exclusively, unless another thread has it locked.
     pub(crate) fn try_lock<'a>(&'a self, ump: &'a UfsMount) -> Option<LockedInode<'a>> {
         Some(LockedInode { ump, ip: self, data: self.try_write()? })
     }

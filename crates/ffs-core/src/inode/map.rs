@@ -1,7 +1,8 @@
-//! Inodes in memory by number.
+//! The inodes in memory by number: a radix tree of three levels.
 //!
-//! Numbers are given out in rows, so neighbours share a page of pointers, and pages a shelf: at millions of inodes
-//! the shelves stay in the processor's cache, and finding an inode misses one line.
+//! Inode numbers are allocated in sequence, so neighbours share a leaf of pointers. With millions
+//! of inodes the levels above the leaves stay in the processor's cache, and a lookup has one cache
+//! miss.
 
 use super::Inode;
 use crate::namecache::{NameLinks, VnodeRef, VnodeTable};
@@ -9,34 +10,34 @@ use crate::sparse_array::SparseArray;
 use ffs_ondisk::Ino;
 use std::sync::Arc;
 
-/// Inodes of a page: so few that one alone wastes no more than it takes itself.
-const PAGE: u32 = 64;
-/// Pages of a shelf.
-const SHELF: u32 = 512;
+/// Inodes of a leaf. A leaf with a single inode is not larger than the inode itself.
+const LEAF: u32 = 64;
+/// Leaves of a branch.
+const BRANCH: u32 = 512;
 
-type Page = SparseArray<Arc<Inode>, { PAGE as usize }>;
-type Shelf = SparseArray<Box<Page>, { SHELF as usize }>;
+type Leaf = SparseArray<Arc<Inode>, { LEAF as usize }>;
+type Branch = SparseArray<Box<Leaf>, { BRANCH as usize }>;
 
 /// The inodes of a table.
 #[derive(Default)]
 pub(super) struct InodeMap {
-    /// As many as the highest number needs: 1 MB if all 2^32 are possible.
-    shelves: Vec<Option<Box<Shelf>>>,
-    pages: usize,
+    /// Up to the branch of the highest number: 1 MB if all 2^32 numbers are possible.
+    branches: Vec<Option<Box<Branch>>>,
+    leaves: usize,
     len: usize,
 }
 
-/// Number of the shelf, of the page on it, of the inode on that.
+/// The indexes of the branch, of the leaf in it, and of the inode in the leaf.
 fn place(ino: Ino) -> (usize, usize, usize) {
-    let page = ino.0 / PAGE;
-    ((page / SHELF) as usize, (page % SHELF) as usize, (ino.0 % PAGE) as usize)
+    let leaf = ino.0 / LEAF;
+    ((leaf / BRANCH) as usize, (leaf % BRANCH) as usize, (ino.0 % LEAF) as usize)
 }
 
 impl InodeMap {
-    /// The page of an inode, if it is there, and the place on it.
-    fn page(&self, ino: Ino) -> Option<(&Page, usize)> {
-        let (shelf, page, at) = place(ino);
-        Some((self.shelves.get(shelf)?.as_ref()?.get(page)?, at))
+    /// The leaf of an inode, if it exists, and the index in it.
+    fn leaf(&self, ino: Ino) -> Option<(&Leaf, usize)> {
+        let (branch, leaf, at) = place(ino);
+        Some((self.branches.get(branch)?.as_ref()?.get(leaf)?, at))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -44,11 +45,11 @@ impl InodeMap {
     }
 
     pub(super) fn get(&self, ino: Ino) -> Option<&Arc<Inode>> {
-        let (page, at) = self.page(ino)?;
-        page.get(at)
+        let (leaf, at) = self.leaf(ino)?;
+        leaf.get(at)
     }
 
-    /// Whether `ip` itself is here, and not another inode that has its number.
+    /// Whether the map has `ip` itself, and not another inode with its number.
     pub(super) fn has(&self, ip: &Inode) -> bool {
         let here = ip.names.is_resident();
         let found = || self.get(ip.ino).is_some_and(|there| std::ptr::eq(Arc::as_ptr(there), ip));
@@ -56,60 +57,60 @@ impl InodeMap {
         here
     }
 
-    /// Takes an inode in, in place of one that had its number.
+    /// Adds an inode. Replaces another one with its number.
     pub(super) fn insert(&mut self, ip: Arc<Inode>) {
-        let (shelf, page, at) = place(ip.ino);
-        if self.shelves.len() <= shelf {
-            self.shelves.resize_with(shelf + 1, || None);
+        let (branch, leaf, at) = place(ip.ino);
+        if self.branches.len() <= branch {
+            self.branches.resize_with(branch + 1, || None);
         }
-        let Some(shelf) = self.shelves.get_mut(shelf) else { return };
-        let page = shelf.get_or_insert_default().get_or_insert_with(page, || {
-            self.pages += 1;
+        let Some(branch) = self.branches.get_mut(branch) else { return };
+        let leaf = branch.get_or_insert_default().get_or_insert_with(leaf, || {
+            self.leaves += 1;
             Box::default()
         });
         ip.names.set_resident(true);
-        match page.insert(at, ip) {
+        match leaf.insert(at, ip) {
             Some(before) => before.names.set_resident(false),
             None => self.len += 1,
         }
     }
 
     pub(super) fn remove(&mut self, ino: Ino) -> Option<Arc<Inode>> {
-        let (shelf, page, at) = place(ino);
-        let place = self.shelves.get_mut(shelf)?;
-        let shelf = place.as_mut()?;
-        let row = shelf.get_mut(page)?;
-        let gone = row.take(at)?;
-        gone.names.set_resident(false);
+        let (branch, leaf, at) = place(ino);
+        let root = self.branches.get_mut(branch)?;
+        let branch = root.as_mut()?;
+        let inodes = branch.get_mut(leaf)?;
+        let removed = inodes.take(at)?;
+        removed.names.set_resident(false);
         self.len -= 1;
-        if row.is_empty() {
-            shelf.take(page);
-            self.pages -= 1;
-            if shelf.is_empty() {
-                *place = None;
+        if inodes.is_empty() {
+            branch.take(leaf);
+            self.leaves -= 1;
+            if branch.is_empty() {
+                *root = None;
             }
         }
-        Some(gone)
+        Some(removed)
     }
 
-    /// An inode will be looked for or taken out.
+    /// Prefetches the pointer to an inode.
     pub(super) fn prefetch(&self, ino: Ino) {
-        if let Some((page, at)) = self.page(ino) {
-            page.prefetch(at);
+        if let Some((leaf, at)) = self.leaf(ino) {
+            leaf.prefetch(at);
         }
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Arc<Inode>> {
-        let pages = self.shelves.iter().flatten().flat_map(|shelf| shelf.iter());
-        pages.flat_map(|page| page.iter())
+        let leaves = self.branches.iter().flatten().flat_map(|branch| branch.iter());
+        leaves.flat_map(|leaf| leaf.iter())
     }
 
-    /// Memory in use besides the inodes themselves, bytes.
+    /// Bytes of memory in use, without the inodes themselves.
     pub(super) fn bytes(&self) -> usize {
-        let shelves = self.shelves.iter().flatten().count();
-        self.shelves.capacity() * size_of::<Option<Box<Shelf>>>()
-            + shelves * size_of::<Shelf>()
-            + self.pages * size_of::<Page>()
+        let branches = self.branches.iter().flatten().count();
+        self.branches.capacity() * size_of::<Option<Box<Branch>>>()
+            + branches * size_of::<Branch>()
+            + self.leaves * size_of::<Leaf>()
     }
 }
 

@@ -2,51 +2,51 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | `table`, `state`, `map` | inodes in memory: finding, keeping, recycling |
+//! | `table`, `state`, `map` | inodes in memory: lookup, users, recycling |
 //! | `names` | the name cache of the table |
-//! | `locked` | [`LockedInode`] and [`InodeView`]: what the operations below work with |
-//! | `lifecycle`, `removed` | making and freeing files |
+//! | `locked` | [`LockedInode`] and [`InodeView`], on which the operations below are methods |
+//! | `lifecycle`, `removed` | creating and freeing files |
 //! | `links` | link counts |
 //! | `update`, `unsynced` | writing inodes into their blocks |
 //! | `times` | times and attributes |
 //! | `bmap` | logical block to address |
-//! | `balloc` | blocks for logical blocks: fragment growth, indirect blocks |
-//! | `pref` | where new blocks should go |
+//! | `balloc` | allocation of blocks: fragment growth, indirect blocks |
+//! | `pref` | preferred addresses of new blocks |
 //! | `read`, `write` | file content |
-//! | `realloc` | moving the blocks of a sequential writer together |
-//! | `cut` | removing blocks from the map and freeing them |
-//! | `truncate` | sizes |
+//! | `realloc` | making the blocks of a sequential writer contiguous |
+//! | `unmap`, `freeblks` | clearing the pointers to a range of blocks; freeing the blocks |
+//! | `truncate` | truncation and extension |
 //! | `holes` | `SEEK_DATA`, `SEEK_HOLE`; punching, zeroing and allocating ranges |
 //! | `symlink`, `extattr` | symbolic links, extended attributes |
-//! | `dirstate` | hints of the directory code |
+//! | `dirstate` | hints for the directory code |
 //!
 //! # Invariants
-//! 1. There is at most one [`Inode`] of a number, and it holds the newest state. The buffer of its
-//!    block holds the state of the last [`LockedInode::update`]; only noted times may be newer
+//! 1. There is at most one [`Inode`] for a number, and it has the newest state. The buffer of its
+//!    block has the state of the last [`LockedInode::update`]. Only times may be newer in memory
 //!    (`times`).
-//! 2. The last block of a file holds exactly the fragments that `g.blksize(size, lbn)` gives; no
-//!    pointer beyond the size is set. A call that changes one changes the other. No call makes the
-//!    last block a hole: fsck would truncate the file before it.
-//! 3. `di_blocks` counts the blocks that the pointers name; it saturates on a damaged image.
+//! 2. The last block of a file has exactly the fragments that `g.blksize(size, lbn)` gives, and no
+//!    pointer beyond the size is set. A call that changes the size changes fragments and pointers
+//!    too. No call makes the last block a hole, because fsck would truncate the file before it.
+//! 3. `di_blocks` counts the blocks to which the pointers lead. It saturates on a damaged image.
 //! 4. No pointer is followed before [`ffs_ondisk::Geometry::check_run`] accepted it.
-//! 5. A block is freed only after its buffer was discarded, and a call that fails frees again what
+//! 5. A block is freed only after its buffer was discarded. A call that fails frees the blocks that
 //!    it allocated.
-//! 6. A read error never loses a pointer that an indirect block must get: an operation reads
-//!    everything it needs before it changes anything.
+//! 6. An operation reads all metadata it needs before it changes anything. So a read error never
+//!    leaves a new block without the pointer to it.
 //!
 //! # Locking
-//! An inode's lock ([`Inode::read`], [`Inode::lock`]) comes before the locks of buffers. The table's
-//! lock, which also guards the name cache, is held for moments; under it only the lock of an inode
-//! block's buffer and those of the buffer cache are taken.
+//! An inode's lock ([`Inode::read`], [`Inode::lock`]) comes before the locks of buffers. The
+//! table's lock, which also guards the name cache, is held for a short time. Under it only the lock
+//! of an inode block's buffer and those of the buffer cache are taken.
 //!
 //! Reference: `spec/on-disk-format.md` §4, §5.2, §7, §10, §11; `spec/allocation.md` §4, §6.4;
 //! `spec/soft-updates.md` §6.9 to §6.13.
 
 mod balloc;
 mod bmap;
-mod cut;
 mod dirstate;
 mod extattr;
+mod freeblks;
 mod holes;
 mod lifecycle;
 mod links;
@@ -62,11 +62,12 @@ mod symlink;
 mod table;
 mod times;
 mod truncate;
+mod unmap;
 mod unsynced;
 mod update;
 mod write;
 
-pub(crate) use balloc::Granted;
+pub(crate) use balloc::{BufFill, Granted};
 pub(crate) use dirstate::{DirState, Moved};
 pub(crate) use holes::Growth;
 pub(crate) use locked::{InodeView, LockedInode};
@@ -80,32 +81,33 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 use unsynced::Unsynced;
 
-/// A file in memory. In the order written: what every use touches lies together.
+/// A file in memory. `repr(C)` keeps the order of the fields: those that every use reads or writes
+/// share cache lines.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Inode {
-    /// Its number.
+    /// The inode number.
     pub(crate) ino: Ino,
-    /// Users ([`InodeTable::hold`]).
+    /// The number of users ([`InodeTable::hold`]).
     refs: AtomicU32,
-    /// When its last use ended, as the table's clock counts.
+    /// The end of the last use, in ticks of the table's clock.
     last_use: AtomicU64,
     /// Whether it is in the table's queue of unused inodes.
     queued: AtomicBool,
-    /// It may have no links: it was locked for changes since that was last looked at.
+    /// The link count may be 0: the inode was locked for changes since `is_unlinked` read it.
     suspect: AtomicBool,
     /// Size or pointers may have changed since an fsync last wrote the inode's block.
     pub(crate) unsynced: Unsynced,
-    /// What the name cache knows of it; guarded by the table's lock.
+    /// The inode's list heads in the name cache; guarded by the table's lock.
     names: NameLinks,
     data: RwLock<InodeData>,
-    /// With what time it is in the queue.
+    /// The time of its valid entry in the queue.
     entry: AtomicU64,
-    /// What the directory code remembers.
+    /// Hints for the directory code.
     pub(crate) dir: DirState,
 }
 
-/// What an inode's lock guards. In the order written, as [`Inode`].
+/// The fields that an inode's lock guards. `repr(C)` for the same reason as [`Inode`].
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct InodeData {
@@ -117,25 +119,25 @@ pub(crate) struct InodeData {
     pub(crate) d: Dinode,
     /// Other times in `d` are newer than those in the inode's block.
     retimed: bool,
-    /// It never had a name, and may get one.
+    /// The file never had a name, and may get one (`O_TMPFILE`).
     pub(crate) linkable: bool,
-    /// The row of blocks being written.
+    /// The cluster that is being written.
     cluster: Cluster,
 }
 
 /// No access is noted.
 const NOT_ACCESSED: i64 = i64::MIN;
 
-/// A row of logical blocks written one after the other at the end of a file, contiguous on disk.
+/// Logical blocks that were written in sequence at the end of a file and are contiguous on disk.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cluster {
-    /// First block.
+    /// The first block.
     start: Lbn,
-    /// Number of blocks; 0: none.
+    /// The number of blocks; 0: there is no cluster.
     len: u32,
-    /// Where the last one lies.
+    /// The address of the last block.
     last: FragNo,
-    /// Where to look first after a search that found nothing.
+    /// The address at which the next search starts, after one that found no free run.
     retry: Option<FragNo>,
 }
 
@@ -162,7 +164,7 @@ impl Inode {
         }
     }
 
-    /// It will be looked at: has fetched what finding it and showing its attributes touches.
+    /// Prefetches the cache lines that a lookup and `stat` of this inode read.
     pub(crate) fn prefetch(&self) {
         prefetch::line(&self.ino);
         prefetch::line(&self.data);
@@ -181,20 +183,20 @@ impl Inode {
         data
     }
 
-    /// Whether it is a file without links, for its last user, who need not have it locked: who took the links
-    /// was a user before.
+    /// Whether this is a file without links. The last user calls this without the inode's lock: a
+    /// thread that removes a link is a user, so its change is complete.
     fn is_unlinked(&self) -> bool {
         if !self.suspect.load(Relaxed) {
             return false;
         }
         let data = self.read();
         let unlinked = data.d.nlink == 0 && data.alive();
-        // With the lock held: who gets it for changes comes later.
+        // Stored under the lock: a later holder of the exclusive lock sets it again.
         self.suspect.store(unlinked, Relaxed);
         unlinked
     }
 
-    /// Whether it was not freed meanwhile.
+    /// Whether the inode is in the table, that is, was not freed.
     pub(crate) fn is_in_memory(&self) -> bool {
         self.names.is_resident()
     }
@@ -204,7 +206,7 @@ impl Inode {
         self.refs.load(std::sync::atomic::Ordering::Acquire) == 1
     }
 
-    /// Locks the inode for changes if nobody has it locked.
+    /// Locks the inode for changes, unless another thread has it locked.
     fn try_write(&self) -> Option<RwLockWriteGuard<'_, InodeData>> {
         let data = self.data.try_write()?;
         self.suspect.store(true, Relaxed);
@@ -213,7 +215,7 @@ impl Inode {
 }
 
 impl InodeData {
-    /// Whether this is a file still. A holder that finds it is not answers `ESTALE`.
+    /// Whether this is a file still. For an inode that was freed, operations return `ESTALE`.
     pub(crate) fn alive(&self) -> bool {
         self.d.mode != 0
     }

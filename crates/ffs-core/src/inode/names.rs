@@ -31,27 +31,27 @@ impl Names<'_> {
         self.0.state.lock().names.lookup(dir.ino, name)
     }
 
-    /// Enters that `name` in `dir` leads to `target`, or to no file. The caller has `dir` locked
-    /// since it searched or changed the directory, and uses both files.
+    /// Enters an entry for `name` in `dir`: it leads to `target`, or to no file. The caller has had
+    /// `dir` locked since it searched or changed the directory, and is a user of both files.
     pub(crate) fn enter(self, dir: &Inode, name: &[u8], target: Option<&Arc<Inode>>) {
         let (limits, target) = (self.limits(), target.map(|ip| (ip.ino, ip)));
         let st = &mut *self.0.state.lock();
         st.names.enter(&st.map, limits, (dir.ino, &dir.names, name), target);
     }
 
-    /// Removes `name` in `dir` and returns the file it led to, if that was known. The caller has
-    /// `dir` locked exclusively and is about to change the name.
+    /// Removes the entry of `name` in `dir` and returns the file to which it led, if there was one.
+    /// The caller has `dir` locked exclusively and will change the name.
     pub(crate) fn remove(self, dir: &Inode, name: &[u8]) -> Option<Arc<Inode>> {
         let st = &mut *self.0.state.lock();
         st.names.zap(&st.map, dir.ino, name)
     }
 
-    /// Prefetches what removing two names of `dir` and entering two others will touch.
+    /// Prefetches the entries of two names of `dir`, before they are removed or entered.
     pub(crate) fn prefetch(self, dir: &Inode, names: [&[u8]; 2]) {
         self.0.state.lock().names.prefetch(dir.ino, &names);
     }
 
-    /// Removes all names in `ip` and to `ip`, and its `..`.
+    /// Removes all names in `ip`, all names of `ip`, and its `..`.
     pub(crate) fn purge(self, ip: &Inode) {
         let st = &mut *self.0.state.lock();
         if st.map.has(ip) {
@@ -59,7 +59,7 @@ impl Names<'_> {
         }
     }
 
-    /// Removes the names that `dir` is known not to have.
+    /// Removes the negative entries of `dir`.
     pub(crate) fn purge_negatives(self, dir: &Inode) {
         let st = &mut *self.0.state.lock();
         st.names.purge_negatives(&st.map, &dir.names);
@@ -70,13 +70,13 @@ impl Names<'_> {
         self.0.state.lock().purge_names();
     }
 
-    /// The directory that `..` of `dir` leads to, if it is known. The caller has `dir` locked.
+    /// The directory to which `..` of `dir` leads, if it is cached. The caller has `dir` locked.
     pub(crate) fn parent(self, dir: &Inode) -> Option<Ino> {
         self.0.state.lock().names.parent(&dir.names)
     }
 
-    /// Enters the directory that `..` of `dir` leads to. The caller has `dir` locked since it read
-    /// `..`.
+    /// Enters the directory to which `..` of `dir` leads. The caller has had `dir` locked since it
+    /// read `..`.
     pub(crate) fn set_parent(self, dir: &Inode, parent: Ino) {
         self.0.state.lock().names.set_parent(&dir.names, parent);
     }

@@ -1,4 +1,4 @@
-//! What the allocator is told when it is asked for a block's best place.
+//! Queries for the preferred address of a new block (`ffs_blkpref`).
 //!
 //! Reference: `spec/allocation.md` §4.1, §4.2.
 
@@ -7,7 +7,7 @@ use crate::alloc::PrefQuery;
 use ffs_ondisk::{FragNo, Lbn};
 
 impl<'a> InodeView<'a> {
-    /// Where direct block `i` should go.
+    /// The preferred address of direct block `i`.
     pub(super) fn pref_direct(self, i: usize) -> Option<FragNo> {
         let prev = i.checked_sub(1).and_then(|k| self.data.d.db.get(k)).copied().unwrap_or(0);
         let prev = self.plausible(prev);
@@ -15,7 +15,7 @@ impl<'a> InodeView<'a> {
         self.ump.alloc.blkpref(&q)
     }
 
-    /// A preference query about `lbn` that knows nothing but the inode.
+    /// A query for block `lbn` with the facts that the inode alone gives.
     pub(super) fn query(self, lbn: Lbn) -> PrefQuery {
         PrefQuery {
             ino: self.ip.ino,
@@ -29,7 +29,7 @@ impl<'a> InodeView<'a> {
         }
     }
 
-    /// A pointer's address if it can be one.
+    /// The address of pointer `p`, if it is valid.
     pub(super) fn plausible(self, p: i64) -> Option<FragNo> {
         let at = FragNo(u64::try_from(p).ok()?);
         self.g().run_problem(at, 1).is_none().then_some(at)

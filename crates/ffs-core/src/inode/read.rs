@@ -1,8 +1,8 @@
 //! Reading file content.
 //!
-//! Blocks in memory are copied. Of the others, rows of whole blocks that a large read covers go from
-//! the device straight into the caller's bytes, one device read a row; small reads bring their
-//! block into the cache.
+//! Blocks in memory are copied. Of the others, a large read gets each extent of whole blocks with
+//! one read from the device into the caller's buffer; a small read brings its block into the buffer
+//! cache.
 //!
 //! Reference: `spec/on-disk-format.md` §7.7, §11.
 
@@ -12,15 +12,16 @@ use crate::counters::{add, bump};
 use crate::error::Result;
 use ffs_ondisk::{FragNo, Lbn};
 
-/// Bytes in a row of whole blocks from which on it is not worth caching.
+/// The length of an extent of whole blocks, in bytes, from which on it is read past the cache.
 const DIRECT_BYTES: u64 = 64 << 10;
 
 impl<'a> InodeView<'a> {
-    /// Reads from byte `off` on; returns how many bytes there were: fewer than asked only at the end
-    /// of the file, because callers take a short answer for the end. Notes the access.
+    /// Reads from byte `off` and returns the number of bytes. It is less than the length of `buf`
+    /// only at the end of the file, because callers take a short read for the end. Notes the
+    /// access.
     ///
     /// # Errors
-    /// [`crate::Error::Format`], the device's, if any of the bytes cannot be read.
+    /// [`crate::Error::Format`], the device's, if a byte cannot be read.
     pub(crate) fn read_at(self, off: u64, buf: &mut [u8]) -> Result<usize> {
         let left = self.data.d.size.saturating_sub(off);
         let want = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -36,7 +37,7 @@ impl<'a> InodeView<'a> {
         Ok(done)
     }
 
-    /// Reads some of `out`, at least a byte.
+    /// Reads a part of `out`, at least one byte.
     fn read_step(self, pos: u64, out: &mut [u8]) -> Result<usize> {
         let g = self.g();
         let (lbn, skip) = (g.lblkno(pos), g.blkoff(pos) as usize);
@@ -71,10 +72,10 @@ impl<'a> InodeView<'a> {
         Ok(copy_out(&buf.bytes, skip, bsize, out))
     }
 
-    /// How many of the `n` blocks from `lbn` on come before the next one in memory.
+    /// The number of blocks, of the `n` from `lbn`, before the first other block that is in memory.
     fn not_in_core(self, lbn: Lbn, n: u64) -> u64 {
-        let absent = |&k: &u64| self.ump.cache.contains(data_key(self.ip.ino, lbn.plus(k)));
-        (1..n).find(absent).unwrap_or(n)
+        let is_incore = |&k: &u64| self.ump.cache.contains(data_key(self.ip.ino, lbn.plus(k)));
+        (1..n).find(is_incore).unwrap_or(n)
     }
 
     fn read_device(self, at: FragNo, out: &mut [u8]) -> Result<()> {
@@ -84,8 +85,9 @@ impl<'a> InodeView<'a> {
         Ok(self.ump.cache.dev.read_at(self.g().frag_to_byte(at), out)?)
     }
 
-    /// Reads from one block of a snapshot. It may be a live block of the volume, so it is not cached
-    /// under the snapshot's name; the volume's last block may be cut off: the rest is zeros.
+    /// Reads from one block of a snapshot. The block may be a live block of the volume, so it is
+    /// not cached as a block of the snapshot. The last block of the volume may be shorter than a
+    /// block; its rest is zeros.
     fn read_snapshot(self, at: FragNo, skip: usize, out: &mut [u8]) -> Result<usize> {
         let g = self.g();
         let frags = g.size.saturating_sub(at.0).min(g.frag.into());
@@ -98,7 +100,8 @@ impl<'a> InodeView<'a> {
     }
 }
 
-/// Copies block content from `skip` on; a block shorter than `bsize` ends in zeros.
+/// Copies the content of a block from offset `skip`. After the end of a block shorter than `bsize`
+/// come zeros.
 fn copy_out(block: &[u8], skip: usize, bsize: usize, out: &mut [u8]) -> usize {
     let n = out.len().min(bsize - skip);
     let from = block.get(skip..).unwrap_or(&[]);

@@ -1,12 +1,11 @@
-//! Moving the blocks of a sequential writer together (`reallocblks`).
+//! Making the blocks of a sequential writer contiguous (`ffs_reallocblks`).
 //!
-//! A row of blocks is followed while a file is written at its end. When the next block does not
-//! touch the last one on disk, the whole row is moved to a free run, if there is one, before it was
-//! ever written.
+//! While a file is written at its end, its last blocks form a cluster. If a new block is not
+//! adjacent on disk to the last block of the cluster, all blocks of the cluster are moved to a free
+//! run, if there is one, before they are first written.
 //!
 //! Reference: `spec/allocation.md` §6.4.
 
-use super::balloc::indirect_slot;
 use super::bmap::{Node, data_key, raw};
 use super::{Cluster, InodeView, LockedInode};
 use crate::alloc::PrefQuery;
@@ -15,28 +14,30 @@ use crate::counters::bump;
 use crate::error::Result;
 use crate::ordering::{BlockContent, Event, FragRun, PtrSlot};
 use ffs_ondisk::bmap::{self, Path, pointer, set_pointer};
+use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::{FileType, FragNo, Lbn};
 
-/// Percent of the volume that must be free for moving to be worth while.
+/// Blocks are moved only while at least this part of the volume is free, in percent.
 const MIN_FREE_PERCENT: u32 = 4;
 
-/// The map that holds the pointers of a row.
+/// The inode or indirect block that has the pointers of a cluster.
 enum Map {
     Inode,
     Indirect { buf: BufRef, node: Node },
 }
 
-/// The blocks of a row as they lie now.
-struct Row {
+/// The blocks of a cluster before it is moved (`cluster_save`).
+struct ClusterBlocks {
     map: Map,
-    /// Index of the first pointer in the map.
+    /// The index of the first pointer in the map.
     index: usize,
+    /// The addresses.
     old: Vec<FragNo>,
     bufs: Vec<BufRef>,
 }
 
 impl<'a> LockedInode<'a> {
-    /// Block `lbn`, at `at`, was written to its end.
+    /// Called after block `lbn`, at `at`, was written to its end.
     pub(super) fn cluster_written(&mut self, lbn: Lbn, at: FragNo) {
         let g = self.g();
         let max = g.contigsumsize.min(self.ump.alloc.params().maxcontig);
@@ -46,17 +47,18 @@ impl<'a> LockedInode<'a> {
             self.data.cluster.len = 0;
             return;
         }
-        self.follow_row((lbn, at), max);
+        self.extend_cluster((lbn, at), max);
         let now = self.data.cluster;
         if c.len > 0 && now.start != c.start {
-            self.view().write_row(c);
+            self.view().write_cluster(c);
         }
         if now.len == max {
-            self.view().write_row(now);
+            self.view().write_cluster(now);
         }
     }
 
-    fn follow_row(&mut self, (lbn, at): (Lbn, FragNo), max: u32) {
+    /// Adds a block to the cluster, or begins a new cluster with it.
+    fn extend_cluster(&mut self, (lbn, at): (Lbn, FragNo), max: u32) {
         let (g, c) = (self.g(), self.data.cluster);
         let follows = c.len > 0 && c.len < max && lbn == c.start.plus(c.len.into());
         let touches = at == c.last.plus(g.frag.into());
@@ -64,40 +66,40 @@ impl<'a> LockedInode<'a> {
             Cluster { start: lbn, len: 1, last: at, retry: c.retry }
         } else if touches {
             Cluster { len: c.len + 1, last: at, ..c }
-        } else if let Some(last) = self.gather(c.start, c.len + 1) {
+        } else if let Some(last) = self.realloc_blocks(c.start, c.len + 1) {
             Cluster { len: c.len + 1, last, retry: None, ..c }
         } else {
             Cluster { start: lbn, len: 1, last: at, retry: self.data.cluster.retry }
         };
     }
 
-    /// Moves the blocks from `start` on to one place; returns the new address of the last. Failure
-    /// of any kind leaves them where they are.
-    fn gather(&mut self, start: Lbn, len: u32) -> Option<FragNo> {
+    /// Moves the `len` blocks from `start` to one free run and returns the new address of the last
+    /// block. On any failure the blocks stay at their addresses.
+    fn realloc_blocks(&mut self, start: Lbn, len: u32) -> Option<FragNo> {
         if !self.ump.tunables.doreallocblks() || self.ump.alloc.freespace(MIN_FREE_PERCENT) < 0 {
             return None;
         }
-        let row = self.view().row(start, len).ok()??;
-        let pref = self.data.cluster.retry.or_else(|| self.view().row_pref(start, &row));
+        let blocks = self.view().cluster_blocks(start, len).ok()??;
+        let pref = self.data.cluster.retry.or_else(|| self.view().cluster_pref(start, &blocks));
         let Ok(Some(to)) = self.ump.alloc.alloc_cluster(self.ip.ino, pref, len) else {
             self.data.cluster.retry = Some(self.ump.alloc.next_cluster_pref(self.ip.ino, pref));
             return None;
         };
-        self.move_row(&row, to);
+        self.move_cluster(&blocks, to);
         bump(&self.ump.cache.counters.clusters_moved);
         Some(to.plus(u64::from(self.g().frag) * u64::from(len - 1)))
     }
 
-    /// Gives the blocks of the row the places from `to` on: buffers, then pointers, then the old
-    /// places are freed.
-    fn move_row(&mut self, row: &Row, to: FragNo) {
-        let (g, mut replaced) = (self.g(), Vec::with_capacity(row.old.len()));
-        for (k, (buf, &old)) in row.bufs.iter().zip(&row.old).enumerate() {
+    /// Moves the blocks to the run at `to`: sets the addresses of the buffers and the pointers,
+    /// then frees the old blocks.
+    fn move_cluster(&mut self, blocks: &ClusterBlocks, to: FragNo) {
+        let (g, mut replaced) = (self.g(), Vec::with_capacity(blocks.old.len()));
+        for (k, (buf, &old)) in blocks.bufs.iter().zip(&blocks.old).enumerate() {
             let at = to.plus(k as u64 * u64::from(g.frag));
-            let i = row.index + k;
-            let slot = match &row.map {
+            let i = blocks.index + k;
+            let slot = match &blocks.map {
                 Map::Inode => PtrSlot::Direct(self.ip.ino, i),
-                Map::Indirect { node, .. } => indirect_slot(self.ip, node.name(), i),
+                Map::Indirect { node, .. } => node.slot(self.ip.ino, i),
             };
             let run = |at| FragRun { at, frags: g.frag };
             let (new, what) = (run(at), BlockContent::Data);
@@ -113,10 +115,10 @@ impl<'a> LockedInode<'a> {
                     })
                     .disposition
             });
-            // A write that fails leaves the buffer dirty: it is tried again, at the new place.
+            // A failed write leaves the buffer dirty. It is written again, at the new address.
             let _ = self.ump.cache.apply(buf, then);
             replaced.push(run(old));
-            match &row.map {
+            match &blocks.map {
                 Map::Inode => {
                     if let Some(p) = self.data.d.db.get_mut(i) {
                         *p = raw(at);
@@ -125,7 +127,7 @@ impl<'a> LockedInode<'a> {
                 Map::Indirect { buf, .. } => set_pointer(g, &mut buf.write().bytes, i, raw(at)),
             }
         }
-        if let Map::Indirect { buf, .. } = &row.map {
+        if let Map::Indirect { buf, .. } = &blocks.map {
             self.ump.cache.mark_dirty(buf);
         }
         for old in replaced {
@@ -135,15 +137,16 @@ impl<'a> LockedInode<'a> {
 }
 
 impl<'a> InodeView<'a> {
-    /// Writes a row that will not be moved any more: the data is still in the CPU's cache, and later
-    /// writers find fewer dirty buffers. What fails stays dirty, for fsync or the next flush.
-    fn write_row(self, row: Cluster) {
-        let last = row.start.plus(u64::from(row.len - 1));
-        self.ump.cache.write_behind(data_key(self.ip.ino, row.start)..=data_key(self.ip.ino, last));
+    /// Writes a cluster that will not be moved any more. Its data is still in the processor's
+    /// cache, and later writers find fewer dirty buffers. Buffers whose write fails stay dirty;
+    /// `fsync` or the next flush writes them again.
+    fn write_cluster(self, c: Cluster) {
+        let last = c.start.plus(u64::from(c.len - 1));
+        self.ump.cache.write_behind(data_key(self.ip.ino, c.start)..=data_key(self.ip.ino, last));
     }
 
-    /// The row, if all of it is in one map, in one group, and in memory.
-    fn row(self, start: Lbn, len: u32) -> Result<Option<Row>> {
+    /// The `len` blocks from `start`, if they have one map and one group, and are in memory.
+    fn cluster_blocks(self, start: Lbn, len: u32) -> Result<Option<ClusterBlocks>> {
         let g = self.g();
         let Some((map, index)) = self.map_of(start)? else { return Ok(None) };
         let slots = match map {
@@ -161,11 +164,11 @@ impl<'a> InodeView<'a> {
             old.push(buf.read().addr);
             bufs.push(buf);
         }
-        let groups = old.first().map(|&a| g.dtog(a)) == old.last().map(|&a| g.dtog(a));
-        Ok(groups.then_some(Row { map, index, old, bufs }))
+        let one_group = old.first().map(|&a| g.dtog(a)) == old.last().map(|&a| g.dtog(a));
+        Ok(one_group.then_some(ClusterBlocks { map, index, old, bufs }))
     }
 
-    /// The map that holds the pointer of `lbn`, and the index in it.
+    /// The map that has the pointer to `lbn`, and the index in it.
     fn map_of(self, lbn: Lbn) -> Result<Option<(Map, usize)>> {
         let g = self.g();
         let (levels, index) = match bmap::path(g, lbn) {
@@ -189,17 +192,17 @@ impl<'a> InodeView<'a> {
         Ok(None)
     }
 
-    /// Where the first block of the row should go.
-    fn row_pref(self, start: Lbn, row: &Row) -> Option<FragNo> {
-        match &row.map {
-            Map::Inode => self.pref_direct(row.index),
+    /// The preferred address of the first block of the cluster.
+    fn cluster_pref(self, start: Lbn, blocks: &ClusterBlocks) -> Option<FragNo> {
+        match &blocks.map {
+            Map::Inode => self.pref_direct(blocks.index),
             Map::Indirect { buf, .. } => {
-                let before = row.index.checked_sub(1);
+                let before = blocks.index.checked_sub(1);
                 let prev = before.map_or(0, |k| pointer(self.g(), &buf.read().bytes, k));
                 let prev = self.plausible(prev);
-                let single = self.data.d.ib.first().copied().filter(|_| start.0 == 12);
+                let single = self.data.d.ib.first().copied().filter(|_| start.0 == NDADDR as u64);
                 let q = PrefQuery {
-                    index: row.index,
+                    index: blocks.index,
                     prev,
                     after_indirect: single.and_then(|p| self.plausible(p)),
                     ..self.query(start)

@@ -1,5 +1,5 @@
-//! What the lock of the inode table guards: the inodes, their names, and the queue of unused
-//! inodes.
+//! The state that the lock of the inode table guards: the inodes, their names, and the queue of
+//! unused inodes.
 
 use super::Inode;
 use super::map::InodeMap;
@@ -10,30 +10,32 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What the table's lock guards.
+/// The state that the table's lock guards.
 pub(super) struct TableState {
     pub(super) map: InodeMap,
     pub(super) names: NameCache<Arc<Inode>>,
-    /// Inodes that may be without users, by time of last use. An entry counts if the inode has its time
-    /// ([`Inode::entry`]).
+    /// The queue: inodes that may be without users, by time of last use. An entry is valid if
+    /// [`Inode::entry`] has the same time.
     pub(super) unused: BinaryHeap<Reverse<(u64, Ino)>>,
-    /// Memory of freed files, for the next ones; together with the inodes there are, at most `maxvnodes`.
+    /// Memory of freed files, for new ones. At most `maxvnodes`, less the inodes in the table.
     pub(super) spare: Vec<Arc<Inode>>,
 }
 
-/// What became of the first inode of the queue.
+/// The result for the first inode of the queue.
 pub(super) enum Oldest {
     Dropped(Arc<Inode>),
+    /// Kept, because its access time is not in its block yet.
     Accessed(Arc<Inode>),
+    /// Kept for another reason.
     Kept,
-    /// It was used since it came into the queue.
+    /// Put back with the right time, because it was used since it was queued.
     Used,
-    /// There is none.
+    /// The queue is empty.
     None,
 }
 
 impl TableState {
-    /// An inode, not in the table yet; where there was a freed one, if nobody looks at that any more.
+    /// A new inode, not in the table yet. Uses the memory of a freed one that has no references.
     pub(super) fn make(&mut self, ino: Ino, d: Dinode) -> Arc<Inode> {
         let new = Inode::new(ino, d);
         let Some(mut ip) = self.spare.pop() else { return Arc::new(new) };
@@ -49,13 +51,13 @@ impl TableState {
         self.push(ip);
     }
 
-    /// Takes out an inode that is in the table.
+    /// Removes an inode that is in the table.
     pub(super) fn remove(&mut self, ip: &Inode) -> Option<Arc<Inode>> {
         self.names.purge(&self.map, &ip.names);
         self.map.remove(ip.ino)
     }
 
-    /// Puts an inode of the table in the queue.
+    /// Puts an inode of the table into the queue.
     pub(super) fn push(&mut self, ip: &Inode) {
         let time = ip.last_use.load(Ordering::Relaxed);
         ip.entry.store(time, Ordering::Relaxed);
@@ -64,7 +66,7 @@ impl TableState {
         self.tidy();
     }
 
-    /// Takes entries of inodes that left out of the queue once they are the greater part.
+    /// Removes invalid entries from the queue once they are more than half of it.
     pub(super) fn tidy(&mut self) {
         if self.unused.len() > 2 * self.map.len() + 64 {
             let map = &self.map;
@@ -76,7 +78,7 @@ impl TableState {
         }
     }
 
-    /// Takes the first inode out of the queue.
+    /// Removes the first inode from the queue.
     fn pop(&mut self) -> Option<Arc<Inode>> {
         loop {
             let Reverse((time, ino)) = self.unused.pop()?;
@@ -87,8 +89,9 @@ impl TableState {
         }
     }
 
-    /// Drops the first inode of the queue unless it is used, `keep` says so, or its access time is not in
-    /// its block yet: then it goes behind the others, as if used `now`.
+    /// Drops the first inode of the queue. The inode is kept if it is in use, if `keep` is true, or
+    /// if its access time is not in its block yet. It then goes to the end, as if it was used
+    /// `now`.
     pub(super) fn drop_oldest(
         &mut self,
         now: impl FnOnce() -> u64,
@@ -97,7 +100,7 @@ impl TableState {
         let Some(ip) = self.pop() else { return Oldest::None };
         ip.queued.store(false, Ordering::SeqCst);
         if ip.refs.load(Ordering::SeqCst) > 0 {
-            // Its last user queues it.
+            // The last user will queue it.
             return Oldest::Kept;
         }
         if ip.last_use.load(Ordering::Relaxed) != ip.entry.load(Ordering::Relaxed) {
@@ -105,7 +108,7 @@ impl TableState {
             return Oldest::Used;
         }
         let accessed = ip.data.try_read().is_some_and(|d| d.times_noted());
-        // The table's reference, this one, and those of the names.
+        // The references of the table, of this function, and of the name cache.
         let busy = Arc::strong_count(&ip) > 2 + self.names.count_to(&ip.names);
         if busy || accessed || keep(&ip) {
             ip.last_use.store(now(), Ordering::Relaxed);

@@ -1,23 +1,23 @@
-//! Symbolic links: text in the inode, or in a block.
+//! Symbolic links, whose text is in the inode or in a block.
 //!
 //! Reference: `spec/on-disk-format.md` §7.6.
 
 use super::lifecycle::place;
-use super::{InodeView, LockedInode};
+use super::{BufFill, InodeView, LockedInode};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
 use crate::ordering::InodeChange;
 use ffs_ondisk::dinode::ShortLink;
 use ffs_ondisk::{FileType, Lbn, Structure};
 
-/// Longest text, bytes (`MAXPATHLEN` - 1).
+/// The longest text in bytes (`MAXPATHLEN` - 1).
 const MAX_TEXT: u64 = 1023;
 
 impl<'a> InodeView<'a> {
     /// The text of a symbolic link. Notes the access.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it is not one; [`Error::Format`]; the device's.
+    /// [`Error::Invalid`] if the file is not a symbolic link; [`Error::Format`]; the device's.
     pub(crate) fn readlink(self) -> Result<Vec<u8>> {
         if self.data.d.file_type() != Some(FileType::Symlink) {
             return Err(Error::Invalid("not a symbolic link"));
@@ -44,12 +44,13 @@ impl<'a> InodeView<'a> {
 }
 
 impl<'a> LockedInode<'a> {
-    /// Gives a link just created its text. A short text is in memory only: the caller's
-    /// [`LockedInode::update`] (`Init`) follows. A long one is file content: it may come before or
-    /// after that update, and is reported as growth by this call.
+    /// Sets the text of a new link. A short text is set in memory only; the caller's
+    /// [`LockedInode::update`] (`Init`) follows. A long text is file content. This call reports it
+    /// as growth, before or after that update.
     ///
     /// # Errors
-    /// [`Error::NameTooLong`], [`Error::Invalid`] for an empty text, [`Error::NoSpace`], the device's.
+    /// [`Error::NameTooLong`], [`Error::Invalid`] for an empty text, [`Error::NoSpace`], the
+    /// device's.
     pub(crate) fn set_symlink(&mut self, target: &[u8], reserve: Reserve) -> Result<()> {
         let g = self.g();
         let len = target.len() as u64;
@@ -64,7 +65,7 @@ impl<'a> LockedInode<'a> {
             self.data.d.size = len;
             return Ok(());
         }
-        let granted = self.balloc(Lbn(0), target.len() as u32, true, reserve)?;
+        let granted = self.balloc(Lbn(0), target.len() as u32, BufFill::Valid, reserve)?;
         if let Some(to) = granted.buf.write().bytes.get_mut(..target.len()) {
             to.copy_from_slice(target);
         }

@@ -1,20 +1,22 @@
-//! Inodes in memory: finding, keeping, recycling; and with them the names that lead to them.
+//! The inode table: inodes in memory, their users, and recycling.
 //!
 //! # Invariants
-//! 1. An inode somebody holds a reference to is in the table (unless it was freed): it is dropped only
-//!    when the table's and those of its names are the only references, tested under the table's lock, under
-//!    which alone references are handed out.
-//! 2. An inode enters the table decoded from its block's buffer under the table's lock, so it cannot
-//!    be older than an inode of the same number that left the table before.
-//! 3. An inode leaves together with the names from and to it: the name cache speaks of inodes in the
-//!    table only.
-//! 4. Every inode without users is in the queue once, with the time (counted in uses) it was last used, or an
-//!    earlier one: using an inode again costs no lock. Who comes first with an earlier time is put
-//!    back with the right one; so the first with the right one is the one unused longest. Entries that are no
-//!    inode's any more never outnumber the others.
-//! 5. Beyond `minvnodes` inodes, if `wantfreevnodes` have no users, the first of the queue is dropped,
-//!    passing over those with blocks or names of theirs in memory; beyond `maxvnodes`, any without
-//!    users, until only `wantfreevnodes` are without.
+//! 1. An inode to which a reference (`Arc`) exists is in the table, unless it was freed. The table
+//!    drops an inode only if its own reference and those of the name cache are the only ones. It
+//!    tests this under its lock, and references are handed out only under this lock.
+//! 2. An inode is decoded from its block's buffer and entered under the table's lock. So it cannot
+//!    be older than an inode of the same number that was dropped before.
+//! 3. An inode is dropped together with the names in it and to it: the name cache refers only to
+//!    inodes in the table.
+//! 4. Every inode without users has one valid entry in the queue. The time of the entry (counted in
+//!    uses) is that of the last use or an earlier one, so that another use of the inode takes no
+//!    lock. An entry with an earlier time that comes to the front is put back with the right time.
+//!    So the first entry with the right time is the inode that was unused longest. At most half of
+//!    the entries (and 64 more) are invalid.
+//! 5. While there are more than `minvnodes` inodes, and more than `wantfreevnodes` of them have no
+//!    users, the first inode of the queue is dropped. Inodes with blocks or names in memory are
+//!    kept. While there are more than `maxvnodes` inodes, they are dropped too, until only
+//!    `wantfreevnodes` inodes have no users.
 //!
 //! Reference: `spec/directories-and-caches.md` §4.3, §5; `spec/on-disk-format.md` §5.2, §18.3.
 
@@ -39,26 +41,28 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// The inodes of a mount.
 pub(crate) struct InodeTable {
     pub(crate) ump: Arc<UfsMount>,
-    /// Inodes with users.
+    /// The number of inodes with users.
     held: AtomicUsize,
-    /// Inodes in the table.
+    /// The number of inodes in the table.
     count: AtomicUsize,
-    /// Uses that ended so far. Changed without care: two that end at once have ended at once.
+    /// The number of uses that ended. Load and store are not one atomic operation: two uses that
+    /// end at the same time may get the same number.
     clock: AtomicU64,
     pub(super) state: Mutex<TableState>,
     /// Removed files that are not freed yet.
     pub(super) removed: Mutex<RemovedFiles>,
 }
 
-/// Inodes looked at to make room for one.
+/// The number of inodes that are examined to make space for one.
 const TRIES: usize = 16;
 
-/// Inodes put back with the right time before that: as each was used since, it is one a use on average.
+/// The number of entries that may be put back with the right time meanwhile. Each of these inodes
+/// was used since it was queued, so the average is one entry a use.
 const ROUNDS: usize = 1024;
 
 /// Whether a file without links may enter the table.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Unlinked {
+pub(super) enum Unlinked {
     Accept,
     Refuse,
 }
@@ -98,7 +102,8 @@ impl InodeTable {
         Bounds { min, max, want_free: size(t.wantfreevnodes()) }
     }
 
-    /// The file, from memory or disk. Whoever uses it beyond the call calls [`InodeTable::hold`].
+    /// The file, from memory or from disk. A caller that keeps the inode calls
+    /// [`InodeTable::hold`].
     ///
     /// # Errors
     /// [`Error::Stale`] if the inode is free; [`Error::Format`] if it is damaged; the device's.
@@ -106,21 +111,13 @@ impl InodeTable {
         self.load(ino, Unlinked::Refuse)
     }
 
-    /// Frees a file without links, unless it has users.
-    ///
-    /// # Errors
-    /// As [`InodeTable::get`] and [`InodeTable::release`].
-    pub(crate) fn free_unlinked(&self, ino: Ino) -> Result<()> {
-        self.inactive(&*self.load(ino, Unlinked::Accept)?)
-    }
-
-    fn load(&self, ino: Ino, unlinked: Unlinked) -> Result<Arc<Inode>> {
+    pub(super) fn load(&self, ino: Ino, unlinked: Unlinked) -> Result<Arc<Inode>> {
         if let Some(ip) = self.in_table(ino) {
             return Ok(ip);
         }
         if ino.0 < Ino::ROOT.0
             || ino.0 >= self.g().inodes()
-            // If the group cannot tell, an inode that passes its own check is one.
+            // If the group cannot be read, an inode that passes its own check is valid.
             || !self.ump.alloc.inode_initialised(ino).unwrap_or(true)
         {
             return Err(Error::Stale);
@@ -138,13 +135,13 @@ impl InodeTable {
             }
             let mut d =
                 dinode::check(self.g(), ino, bytes).map_err(|e| self.ump.cache.record_damage(e))?;
-            // With the block locked: both change together.
+            // Read with the block locked: the ordering mode changes it with the block.
             d.nlink = d.nlink.saturating_sub(self.ump.ordering.nlink_delta(ino));
             d
         };
         if d.nlink == 0 && unlinked == Unlinked::Refuse {
-            // Removed, and not free yet; or left by a crash, for fsck to judge. Were it let in, its last user
-            // would free it, and with it what a wrong count or a damaged directory still names.
+            // The file was removed and is not free yet, or a crash left it for fsck. In the table,
+            // its last user would free it, even if the count is wrong and a name still leads to it.
             return Err(Error::Stale);
         }
         if d.generation == 0 && !self.ump.is_read_only() {
@@ -161,7 +158,8 @@ impl InodeTable {
         self.state.lock().map.get(ino).cloned()
     }
 
-    /// All inodes in memory for which `wanted` holds, by number. `wanted` sees them locked shared.
+    /// All inodes in memory for which `wanted` is true, by number. They are locked shared
+    /// meanwhile.
     pub(super) fn select(&self, wanted: impl Fn(&InodeData) -> bool) -> Vec<Arc<Inode>> {
         let mut all: Vec<Arc<Inode>> = self.state.lock().map.values().cloned().collect();
         all.retain(|ip| wanted(&ip.read()));
@@ -169,12 +167,12 @@ impl InodeTable {
         all
     }
 
-    /// Whether a file without links is in memory: somebody still uses it.
+    /// Whether a file without links is in memory, which means that it has a user.
     pub(crate) fn has_unlinked(&self) -> bool {
         !self.select(|d| d.alive() && d.d.nlink == 0).is_empty()
     }
 
-    /// Enters a new file.
+    /// Adds a new file to the table.
     pub(super) fn enter(&self, ino: Ino, d: Dinode) -> Arc<Inode> {
         let mut st = self.state.lock();
         let ip = st.make(ino, d);
@@ -188,48 +186,40 @@ impl InodeTable {
         self.make_space(st, TRIES);
     }
 
-    /// Takes a freed inode out, before its number may be given to another file.
+    /// Removes a freed inode from the table, before its number may be given to another file.
     pub(super) fn leave(&self, ip: &Inode) {
         let max = self.bounds().max;
         let mut st = self.state.lock();
         if st.map.has(ip) {
-            let gone = st.remove(ip);
+            let removed = st.remove(ip);
             if st.map.len() + st.spare.len() < max {
-                st.spare.extend(gone.filter(|ip| ip.dir.is_bare()));
+                st.spare.extend(removed.filter(|ip| ip.dir.is_bare()));
             }
             self.count.store(st.map.len(), Ordering::Relaxed);
             st.tidy();
         }
     }
 
-    /// One more user.
+    /// Adds a user.
     pub(crate) fn hold(&self, ip: &Inode) {
         if ip.refs.fetch_add(1, Ordering::AcqRel) == 0 {
             self.held.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Notes a use of an inode that was just found by name, is looked at and has no user for that: nobody
-    /// else's counts change.
-    pub(crate) fn glance(&self, ip: &Inode) {
+    /// Notes a short use, of an inode that was just looked up. The call adds no user, so the count
+    /// of users, which other threads write, is not touched.
+    pub(crate) fn note_use(&self, ip: &Inode) {
         ip.last_use.store(self.now_used(), Ordering::Relaxed);
     }
 
-    /// One user less; the last user of a file without links frees it. The caller holds no inode lock.
-    ///
-    /// # Errors
-    /// What went wrong in freeing: the file is gone all the same, perhaps not all its blocks.
-    pub(crate) fn release(&self, ip: &Arc<Inode>) -> Result<()> {
-        if self.unuse(ip) { self.inactive(ip) } else { Ok(()) }
-    }
-
-    /// One user less. Whether the file now has neither links nor users: then the caller, who holds no
-    /// inode lock, calls [`InodeTable::inactive`].
+    /// Removes a user. Returns whether the file now has neither links nor users. If so, the caller,
+    /// which holds no inode lock, calls [`InodeTable::inactive`].
     pub(crate) fn unuse(&self, ip: &Arc<Inode>) -> bool {
-        // Sequentially consistent like what follows and like `drop_oldest`: either it sees that there
-        // is no user left, or `queue` sees that the inode is not in the queue.
+        // Sequentially consistent, as are the accesses in `queue` and `drop_oldest`: either
+        // `drop_oldest` sees that the inode has no user, or `queue` sees that it is not queued.
         let before = ip.refs.fetch_sub(1, Ordering::SeqCst);
-        debug_assert!(before > 0, "release of an inode nobody holds");
+        debug_assert!(before > 0, "release of an inode without users");
         if before != 1 {
             return false;
         }
@@ -239,14 +229,14 @@ impl InodeTable {
         unlinked
     }
 
-    /// The time of a use that ends now.
+    /// The next tick of the clock, for a use that ends now.
     fn now_used(&self) -> u64 {
         let now = self.clock.load(Ordering::Relaxed).wrapping_add(1);
         self.clock.store(now, Ordering::Relaxed);
         now
     }
 
-    /// Sees to it that an inode without users is in the queue.
+    /// Puts an inode without users into the queue, unless it is there.
     fn queue(&self, ip: &Arc<Inode>) {
         ip.last_use.store(self.now_used(), Ordering::Relaxed);
         let is_in = ip.queued.load(Ordering::SeqCst);
@@ -260,37 +250,11 @@ impl InodeTable {
         self.make_space(st, TRIES);
     }
 
-    /// Frees a file without links unless it has users again.
-    ///
-    /// # Errors
-    /// As [`InodeTable::release`].
-    pub(crate) fn inactive(&self, ip: &Inode) -> Result<()> {
-        if self.ump.is_read_only() {
-            return Ok(());
-        }
-        let mut file = ip.lock(&self.ump);
-        if ip.refs.load(Ordering::Acquire) > 0 || file.d.nlink > 0 || !file.alive() {
-            return Ok(());
-        }
-        if self.removal_pending(ip.ino) {
-            let frags = file.d.blocks / Dinode::sectors(self.g(), 1).max(1);
-            self.removed.lock().enter(ip.ino, frags);
-            return Ok(());
-        }
-        self.free_file(&mut file)
-    }
-
-    /// Whether the device may still show names of a file that has none: it is freed when it does not,
-    /// by [`crate::ordering::WorkItem::DropLinks`].
-    pub(crate) fn removal_pending(&self, ino: Ino) -> bool {
-        self.ump.ordering.nlink_delta(ino) > 0
-    }
-
-    /// Drops inodes without users while there are too many, looking at `tries` at most.
+    /// Drops inodes without users while there are too many. Examines at most `tries` inodes.
     fn make_space(&self, mut st: MutexGuard<'_, TableState>, mut tries: usize) {
         let (b, mut rounds) = (self.bounds(), tries.max(ROUNDS));
-        // What an inode has is given back without the lock.
-        let (mut late, mut gone) = (Vec::new(), Vec::new());
+        // Inodes are deallocated after the lock is released.
+        let (mut accessed, mut dropped) = (Vec::new(), Vec::new());
         while tries > 0 && rounds > 0 {
             let all = st.map.len();
             let free = all.saturating_sub(self.held.load(Ordering::Relaxed));
@@ -307,29 +271,29 @@ impl InodeTable {
                 Oldest::Used => tries += 1,
                 Oldest::Dropped(ip) => {
                     bump(&self.ump.cache.counters.inodes_recycled);
-                    gone.push(ip);
+                    dropped.push(ip);
                 }
-                // It keeps its place in memory until its access time is in its block.
-                Oldest::Accessed(ip) => late.push(ip),
+                // Stays in memory until its access time is in its block.
+                Oldest::Accessed(ip) => accessed.push(ip),
                 Oldest::Kept => {}
                 Oldest::None => break,
             }
         }
         self.count.store(st.map.len(), Ordering::Relaxed);
         drop(st);
-        drop(gone);
-        for ip in late {
+        drop(dropped);
+        for ip in accessed {
             self.carry_access(&ip);
         }
     }
 
-    /// Memory is short: gives back what is kept for files to come.
+    /// Frees the memory that is kept for new inodes.
     pub(crate) fn low_memory(&self) {
         let spare = std::mem::take(&mut self.state.lock().spare);
         drop(spare);
     }
 
-    /// Takes changed bounds into account, and the name cache's switch.
+    /// Applies changed bounds, and the switch of the name cache.
     pub(crate) fn tunables_changed(&self) {
         let mut st = self.state.lock();
         let on = self.ump.tunables.vfscache();
@@ -340,55 +304,59 @@ impl InodeTable {
         let spare = self.bounds().max.saturating_sub(st.map.len());
         st.spare.truncate(spare);
         st.spare.shrink_to_fit();
-        // Each inode may be met as used, then as accessed, before it is dropped.
+        // An inode may come to the front as used, then as accessed, before it is dropped.
         let tries = st.unused.len().saturating_mul(3);
         self.make_space(st, tries);
     }
 
-    /// Inode `ino` will be read or changed: has its place in its block fetched.
+    /// Prefetches inode `ino` in the buffer of its block.
     pub(crate) fn prefetch_dinode(&self, ino: Ino) {
         let (key, at) = (BufKey::Meta(self.g().ino_to_fsba(ino)), self.g().ino_to_fsbo(ino));
         self.ump.cache.prefetch(key, at, self.g().format.dinode_size());
     }
 
-    /// As [`InodeTable::prefetch_dinode`], which follows: only the first step of the way to it, which waits for
-    /// nothing.
+    /// Prefetches the entry of the buffer of inode `ino` in the buffer cache. This does not wait
+    /// for memory. [`InodeTable::prefetch_dinode`] follows later.
     pub(crate) fn prefetch_dinode_place(&self, ino: Ino) {
         self.ump.cache.prefetch_lookup(BufKey::Meta(self.g().ino_to_fsba(ino)));
     }
 
-    /// Inode `ino` will probably be freed.
+    /// Prefetches the entry of inode `ino` in the table, before it is probably freed.
     pub(crate) fn prefetch_removal(&self, ino: Ino) {
         self.state.lock().map.prefetch(ino);
     }
 
-    /// Inode `ino` will be looked for in memory, and most likely read from its block.
+    /// Prefetches inode `ino` in the table and in its block, before it is probably read.
     pub(crate) fn prefetch_inode(&self, ino: Ino) {
         self.state.lock().map.prefetch(ino);
         self.prefetch_dinode(ino);
     }
 
-    /// How many inodes and names there are, and what memory they take.
+    /// The number of inodes and names in memory, and the memory they use.
     pub(crate) fn gauges(&self) -> Vec<Gauge> {
         let st = self.state.lock();
         let (all, held) = (st.map.len(), self.held.load(Ordering::Relaxed));
-        let row = |name, value: usize, meaning| Gauge { name, value: value as u64, meaning };
+        let gauge = |name, value: usize, meaning| Gauge { name, value: value as u64, meaning };
         let inodes = (all + st.spare.len()) * INODE_BYTES + st.map.bytes();
         let queue = st.unused.capacity() * size_of::<(u64, Ino)>();
         vec![
-            row("vfs.numvnodes", all, "Inodes in memory."),
-            row("vfs.freevnodes", all.saturating_sub(held), "Of those, without users."),
-            row("vfs.ffs.vnode_mem", inodes + queue, "Bytes of inodes in memory."),
-            row("vfs.cache.numcache", st.names.len(), "Names in memory."),
-            row("vfs.cache.numneg", st.names.negatives(), "Of those, of files that do not exist."),
-            row("vfs.ffs.namecache_mem", st.names.bytes(), "Bytes of names in memory."),
+            gauge("vfs.numvnodes", all, "Inodes in memory."),
+            gauge("vfs.freevnodes", all.saturating_sub(held), "Of those, without users."),
+            gauge("vfs.ffs.vnode_mem", inodes + queue, "Bytes of inodes in memory."),
+            gauge("vfs.cache.numcache", st.names.len(), "Names in memory."),
+            gauge(
+                "vfs.cache.numneg",
+                st.names.negatives(),
+                "Of those, of files that do not exist.",
+            ),
+            gauge("vfs.ffs.namecache_mem", st.names.bytes(), "Bytes of names in memory."),
         ]
     }
 
     /// Copies noted times into the buffers of the inode blocks. The caller holds no inode lock.
     ///
     /// # Errors
-    /// The first error of the device; the other inodes are updated all the same.
+    /// The first error of the device. The call updates the other inodes nevertheless.
     pub(crate) fn flush_times(&self) -> Result<()> {
         let mut result = Ok(());
         for ip in self.select(InodeData::times_noted) {
@@ -400,17 +368,17 @@ impl InodeTable {
         result
     }
 
-    /// Carries a noted access into the inode's block, unless somebody has the inode locked (the
-    /// caller may hold locks that one waits for) or has freed it meanwhile: then the place in the
-    /// block may be another file's.
+    /// Copies a noted access time into the buffer of the inode's block. Does nothing if another
+    /// thread has the inode locked, because that thread may wait for locks of the caller. Does
+    /// nothing if the inode was freed: its number may belong to another file.
     pub(super) fn carry_access(&self, ip: &Inode) {
         let Some(mut file) = ip.try_lock(&self.ump) else { return };
         if file.alive() && file.times_noted() {
-            // A failed write of an access time is not worth failing somebody else's operation.
+            // The error is dropped: an access time must not make an unrelated operation fail.
             let _ = file.update(InodeChange::Attr);
         }
     }
 }
 
-/// What an inode in memory takes, bytes: with the counts in front of it.
+/// Bytes of an inode in memory, with the two counts of its `Arc`.
 const INODE_BYTES: usize = size_of::<Inode>() + 2 * size_of::<usize>();

@@ -1,8 +1,9 @@
 //! Times and attributes.
 //!
-//! Access times are lazy: a reader notes the time under the shared lock, the next update of the inode
-//! (or `sync`, or recycling) carries it into the inode. So are the times of a directory whose entries
-//! changed: as on BSD the inode is marked, and carried into its block later. Times never order anything.
+//! Access times are lazy (`IN_ACCESS`): a reader notes the time under the shared lock. The next
+//! update of the inode, `sync`, or recycling copies it into the inode and its block. The times of a
+//! directory whose entries changed are lazy too, as in FreeBSD (`IN_MODIFIED`). No write waits for
+//! times.
 //!
 //! Reference: `spec/soft-updates.md` §6.13, §6.14.
 
@@ -13,11 +14,11 @@ use ffs_ondisk::{FileType, Format, Timespec};
 use std::sync::atomic::Ordering;
 
 const NANOS: i64 = 1_000_000_000;
-/// Age at which a relative access time is renewed, seconds.
+/// The age in seconds at which a relative access time is renewed.
 const DAY: i64 = 24 * 3600;
 
 impl InodeData {
-    /// Time of the last access, a noted one included.
+    /// The time of the last access, noted or in `d`.
     pub(crate) fn atime(&self) -> Timespec {
         match self.accessed.load(Ordering::Relaxed) {
             NOT_ACCESSED => self.d.atime,
@@ -31,27 +32,27 @@ impl InodeData {
         *self.accessed.get_mut() = NOT_ACCESSED;
     }
 
-    /// Whether times are noted that the inode's block does not have yet.
+    /// Whether times in memory are newer than those in the inode's block.
     pub(crate) fn times_noted(&self) -> bool {
         self.retimed || self.accessed.load(Ordering::Relaxed) != NOT_ACCESSED
     }
 }
 
 impl<'a> LockedInode<'a> {
-    /// Content changed: sets `mtime`, `ctime` and the change counter, in memory.
+    /// Sets `mtime`, `ctime` and the change counter in memory, after a change of the content.
     pub(crate) fn touch_modified(&mut self) {
         self.touch_changed();
         self.data.d.mtime = self.data.d.ctime;
     }
 
-    /// A directory's entries changed, and nothing else of it: as [`LockedInode::touch_modified`], and the
-    /// times go to the inode's block with the next update, `sync` or recycling.
+    /// Does the same as [`LockedInode::touch_modified`] for a directory of which only entries
+    /// changed. The next update, `sync` or recycling copies the times into the inode's block.
     pub(crate) fn note_modified(&mut self) {
         self.touch_modified();
         self.data.retimed = true;
     }
 
-    /// Attributes changed: sets `ctime` and the change counter, in memory.
+    /// Sets `ctime` and the change counter in memory, after a change of attributes.
     pub(crate) fn touch_changed(&mut self) {
         self.data.d.ctime = self.ump.now();
         self.data.d.modrev = self.data.d.modrev.wrapping_add(1);
@@ -59,7 +60,7 @@ impl<'a> LockedInode<'a> {
 }
 
 impl<'a> InodeView<'a> {
-    /// Notes an access as the mount's policy says.
+    /// Notes an access, if the mount option for access times requires it.
     pub(crate) fn touch_accessed(self) {
         if self.ump.atime == Atime::Never || self.ump.is_read_only() {
             return;
@@ -76,7 +77,7 @@ impl<'a> InodeView<'a> {
         self.data.accessed.store(nanos, Ordering::Relaxed);
     }
 
-    /// What `stat` shows.
+    /// The attributes that `stat` returns.
     pub(crate) fn attr(self) -> Attr {
         let d = &self.data.d;
         let kind = d.file_type().unwrap_or(FileType::Regular);

@@ -1,11 +1,11 @@
-//! Sizes: truncation and extension.
+//! Truncation and extension (`ffs_truncate`).
 //!
 //! Reference: `spec/soft-updates.md` §6.11, §11.2; `spec/on-disk-format.md` §7.7.
 
-use super::balloc::stronger;
-use super::cut::Shorter;
-use super::{InodeView, LockedInode};
+use super::unmap::ShortenedBlock;
+use super::{BufFill, InodeView, LockedInode};
 use crate::alloc::Reserve;
+use crate::buf::Disposition;
 use crate::error::{Error, Result};
 use crate::ordering::{Event, InodeChange};
 use ffs_ondisk::Lbn;
@@ -14,12 +14,12 @@ use ffs_ondisk::geometry::{NDADDR, NIADDR};
 
 impl<'a> LockedInode<'a> {
     /// Sets the size of a regular file, directory or symbolic link, and its times, and updates the
-    /// inode. Only regular files may grow: they get a last block of zeros, so that a file made by
-    /// this call does not end in a hole.
+    /// inode. Only regular files may grow. A file that grows gets a last block of zeros, so that it
+    /// does not end in a hole.
     ///
     /// # Errors
-    /// [`Error::TooBig`], [`Error::NoSpace`]: nothing changed. [`Error::Format`], the device's: as
-    /// far as it came.
+    /// [`Error::TooBig`], [`Error::NoSpace`]: nothing changed. [`Error::Format`], the device's: a
+    /// part of the call may be done.
     pub(crate) fn truncate(&mut self, new_size: u64, reserve: Reserve) -> Result<()> {
         if new_size == self.data.d.size {
             self.touch_modified();
@@ -28,7 +28,7 @@ impl<'a> LockedInode<'a> {
         if self.data.is_snapshot() {
             return Err(Error::NotPermitted);
         }
-        // Pinned: a change in memory is not lost because the block had to be read again.
+        // The inode block stays in memory, so the update at the end needs no read that may fail.
         let _inode_block = self.ump.inode_block(self.ip.ino)?;
         if new_size < self.data.d.size {
             self.shrink(new_size, reserve)
@@ -46,35 +46,33 @@ impl<'a> LockedInode<'a> {
         }
         self.view().zero_gap(new_size)?;
         let (last, g) = (new_size - 1, self.g());
-        let granted = self.balloc(g.lblkno(last), g.blkoff(last) + 1, true, reserve)?;
-        let then = stronger(
-            granted.then,
-            self.ump
-                .ordering
-                .notify(Event::BlockTruncated { ino: self.ip.ino, block: granted.buf.key })
-                .disposition,
-        );
+        let granted = self.balloc(g.lblkno(last), g.blkoff(last) + 1, BufFill::Valid, reserve)?;
+        let truncated = Event::BlockTruncated { ino: self.ip.ino, block: granted.buf.key };
+        let then = match self.ump.ordering.notify(truncated).disposition {
+            Disposition::Delay => granted.then,
+            Disposition::WriteAndWait => Disposition::WriteAndWait,
+        };
         let written = self.ump.cache.apply(&granted.buf, then);
         self.touch_modified();
         self.update(InodeChange::TruncateExtend).and(written)
     }
 
-    /// Cuts the file to `new_size`, less than it has.
+    /// Truncates the file to `new_size`, which is less than its size.
     pub(super) fn shrink(&mut self, new_size: u64, reserve: Reserve) -> Result<()> {
         let g = self.g();
         if !self.data.d.has_pointers(g) {
-            return self.cut_short_link(new_size);
+            return self.shrink_short_link(new_size);
         }
-        let first_gone = Lbn(new_size.div_ceil(g.bsize.into()));
-        let mut plan = self.view().plan(first_gone, Lbn(u64::MAX - 1))?;
+        let first = Lbn(new_size.div_ceil(g.bsize.into()));
+        let mut plan = self.view().plan_unmap(first, Lbn(u64::MAX - 1))?;
         self.fill_last_block(new_size, reserve)?;
-        plan.last = self.view().cut_last_block(new_size)?;
+        plan.last = self.view().shrink_last_block(new_size)?;
         self.touch_modified();
         self.data.cluster.len = 0;
-        self.cut(&plan, Vec::new(), |inode| inode.d.size = new_size)
+        self.unmap(&plan, Vec::new(), |inode| inode.d.size = new_size)
     }
 
-    fn cut_short_link(&mut self, new_size: u64) -> Result<()> {
+    fn shrink_short_link(&mut self, new_size: u64) -> Result<()> {
         if self.data.d.is_short_symlink(self.g()) {
             self.data.d.short = ShortLink::new(self.data.d.short.text(new_size));
         }
@@ -83,8 +81,8 @@ impl<'a> LockedInode<'a> {
         self.update(InodeChange::Truncate)
     }
 
-    /// No file ends in a hole: if the last block of `new_size` bytes is one, it gets a place. (To a
-    /// checker such a file looks as if a crash had lost its end: INO-ENDHOLE.)
+    /// Allocates the last block of a file of `new_size` bytes if it is a hole. No file ends in a
+    /// hole: fsck takes such a file for one whose end was lost in a crash (INO-ENDHOLE).
     fn fill_last_block(&mut self, new_size: u64, reserve: Reserve) -> Result<()> {
         let g = self.g();
         let Some(end) = new_size.checked_sub(1) else { return Ok(()) };
@@ -92,11 +90,11 @@ impl<'a> LockedInode<'a> {
         if self.view().bmap(last)?.is_some() {
             return Ok(());
         }
-        let granted = self.balloc(last, g.blkoff(end) + 1, true, reserve)?;
+        let granted = self.balloc(last, g.blkoff(end) + 1, BufFill::Valid, reserve)?;
         self.ump.cache.apply(&granted.buf, granted.then)
     }
 
-    /// Frees everything a file without links holds, extended attributes included.
+    /// Frees the content and the extended attributes of a file without links.
     pub(super) fn discard_content(&mut self) -> Result<()> {
         let d = &self.data.d;
         if d.size == 0 && d.extsize == 0 && d.blocks == 0 {
@@ -108,23 +106,23 @@ impl<'a> LockedInode<'a> {
             self.data.d.short = ShortLink::default();
             (self.data.d.db, self.data.d.ib) = ([0; NDADDR], [0; NIADDR]);
         }
-        let plan = self.view().plan(Lbn(0), Lbn(u64::MAX - 1))?;
-        self.cut(&plan, ext, |inode| inode.d.size = 0)
+        let plan = self.view().plan_unmap(Lbn(0), Lbn(u64::MAX - 1))?;
+        self.unmap(&plan, ext, |inode| inode.d.size = 0)
     }
 }
 
 impl<'a> InodeView<'a> {
-    /// Zeros the last block beyond `new_size` and writes it if the policy says so; returns it if it does not
-    /// need all its fragments any more.
-    fn cut_last_block(self, new_size: u64) -> Result<Option<Shorter>> {
+    /// Zeros the bytes of the last block beyond `new_size`, and writes the block if the ordering
+    /// mode requires it. Returns the block if it loses fragments.
+    fn shrink_last_block(self, new_size: u64) -> Result<Option<ShortenedBlock>> {
         let g = self.g();
         let (last, keep) = (g.lblkno(new_size), g.blkoff(new_size) as usize);
         if keep == 0 {
             return Ok(None);
         }
         let Some(buf) = self.read_block(last)? else { return Ok(None) };
-        // A directory is only cut where its chunks are free: they stay as they are, so that it is
-        // sound also if the cut fails, and when it grows again.
+        // A directory loses only free chunks. They are not zeroed, so that they are valid if the
+        // truncation fails, and when the directory grows again.
         if !self.data.d.is_dir()
             && let Some(rest) = buf.write().bytes.get_mut(keep..)
         {
@@ -140,6 +138,6 @@ impl<'a> InodeView<'a> {
         if last.0 >= NDADDR as u64 || new == old {
             return Ok(None);
         }
-        Ok(Some(Shorter { buf, old, new }))
+        Ok(Some(ShortenedBlock { buf, old, new }))
     }
 }

@@ -1,12 +1,12 @@
-//! Whether an fsync has something to do for an inode.
+//! A flag for `fsync`: whether an inode has changes that are not durable.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Whether size or pointers may have changed since an fsync last wrote the inode's block. It starts
-/// set, because nothing is known of an inode that just entered memory.
+/// Whether size or pointers may have changed since an fsync last wrote the inode's block. The flag
+/// starts set, because an inode read from its block may have changes that are not durable.
 ///
 /// The low bit is the flag. The other bits count the changes, so that an fsync clears the flag only
-/// if no change came after those it wrote.
+/// if no change came after the changes that it wrote.
 #[derive(Debug)]
 pub(crate) struct Unsynced(AtomicU32);
 

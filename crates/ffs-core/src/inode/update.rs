@@ -1,15 +1,15 @@
-//! Inodes into their blocks.
+//! Writing inodes into the buffers of their blocks (`ffs_update`).
 
 use super::LockedInode;
 use crate::error::Result;
 use crate::ordering::{Event, InodeChange};
 
 impl<'a> LockedInode<'a> {
-    /// Encodes the inode into its block's buffer; the ordering policy says whether the buffer must
-    /// reach the device before this returns.
+    /// Encodes the inode into its block's buffer. The ordering mode decides whether the buffer is
+    /// written before the call returns.
     ///
     /// # Errors
-    /// The device's. In memory the inode stays as it is.
+    /// The device's. The inode in memory does not change.
     pub(crate) fn update(&mut self, why: InodeChange) -> Result<()> {
         let block = self.ump.inode_block(self.ip.ino)?;
         let at = self.data.atime();

@@ -1,27 +1,27 @@
 //! Writing file content.
 //!
 //! # Invariants
-//! 1. Bytes of a block that were never written are zeros: a new block is, a block whose end was not
-//!    written is zeroed to its end, and when a file grows past its old end the rest of the old last
-//!    block is zeroed, whatever another system left there.
-//! 2. After a short write size, times and blocks are those of the bytes written.
+//! 1. Bytes of a block that were never written are zeros. A new block is zeroed, or zeroed from the
+//!    end of the write. Before a file grows past its old end, the rest of the old last block is
+//!    zeroed, because another system may have left other bytes there.
+//! 2. After a short write, size, times and block count are those of the bytes written.
 //!
 //! Reference: `spec/soft-updates.md` §6.9.
 
-use super::{InodeView, LockedInode};
+use super::{BufFill, InodeView, LockedInode};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
 use crate::ordering::InodeChange;
 use ffs_ondisk::Lbn;
 
-/// Bytes written between two looks at the amount of dirty buffers. Whole blocks: no image of a block
-/// shows half of what one call writes to it.
+/// The number of bytes between two checks of the amount of dirty buffers. It is a multiple of the
+/// block size, so that no write image has a part of the bytes that one call writes to a block.
 const THROTTLE_BYTES: usize = 1 << 20;
 
 impl<'a> LockedInode<'a> {
-    /// Writes `bytes` at byte `off`; returns how many were written: fewer than given if space or the
-    /// device ended in the middle. Sets the times and updates the inode. Set-id bits are the
-    /// caller's business.
+    /// Writes `bytes` at byte `off` and returns the number of bytes written. It is less than the
+    /// length of `bytes` if an error occurs after the first bytes. Sets the times and updates the
+    /// inode. The caller clears the set-id bits.
     ///
     /// # Errors
     /// [`Error::TooBig`], [`Error::NoSpace`], [`Error::Format`], the device's: nothing was written.
@@ -34,7 +34,7 @@ impl<'a> LockedInode<'a> {
             return Err(Error::TooBig);
         }
         self.ump.throttle_within()?;
-        // Pinned, so that the update at the end finds it.
+        // The inode block stays in memory, so the update at the end needs no read.
         let _inode_block = self.ump.inode_block(self.ip.ino)?;
         self.view().zero_gap(off)?;
         let mut done = 0;
@@ -46,7 +46,7 @@ impl<'a> LockedInode<'a> {
             let (n, error) = self.write_part(off + done as u64, part, reserve);
             done += n;
             let error = error.or_else(|| {
-                // The end is the next call's first look.
+                // After the last part the next call checks first.
                 (done < bytes.len()).then(|| self.ump.throttle_within().err()).flatten()
             });
             if error.is_some() {
@@ -64,7 +64,8 @@ impl<'a> LockedInode<'a> {
         }
     }
 
-    /// Writes block by block; returns how far it came and why not further.
+    /// Writes block by block. Returns the number of bytes written, and the error that ended the
+    /// call.
     pub(super) fn write_part(
         &mut self,
         off: u64,
@@ -81,7 +82,7 @@ impl<'a> LockedInode<'a> {
         (done, None)
     }
 
-    /// Writes the head of `bytes` into the one block that holds byte `pos`.
+    /// Writes the first bytes of `bytes` into the block of byte `pos`, up to the end of the block.
     fn write_block(&mut self, pos: u64, bytes: &[u8], reserve: Reserve) -> Result<usize> {
         let g = self.g();
         let (lbn, skip) = (g.lblkno(pos), g.blkoff(pos) as usize);
@@ -89,7 +90,8 @@ impl<'a> LockedInode<'a> {
         let end = pos + n as u64;
         let replaces_all = skip == 0 && (n == g.bsize as usize || end >= self.data.d.size);
         let upto = (skip + n) as u32;
-        let granted = self.balloc(lbn, upto, !replaces_all, reserve)?;
+        let fill = if replaces_all { BufFill::Arbitrary } else { BufFill::Valid };
+        let granted = self.balloc(lbn, upto, fill, reserve)?;
         let at = {
             let mut block = granted.buf.write();
             if let (Some(to), Some(from)) = (block.bytes.get_mut(skip..skip + n), bytes.get(..n)) {
@@ -110,7 +112,7 @@ impl<'a> LockedInode<'a> {
 }
 
 impl<'a> InodeView<'a> {
-    /// Before the file grows to hold byte `off`: zeros what the old last block has beyond the end.
+    /// Zeros the last block beyond the end of the file, before the file grows to byte `off`.
     pub(super) fn zero_gap(self, off: u64) -> Result<()> {
         let g = self.g();
         let (size, skip) = (self.data.d.size, g.blkoff(self.data.d.size) as usize);
@@ -122,7 +124,7 @@ impl<'a> InodeView<'a> {
         self.zero_in_block(last, skip, upto)
     }
 
-    /// Zeros bytes `from..upto` of a block, as far as it has a place.
+    /// Zeros bytes `from..upto` of a block, as far as fragments are allocated.
     pub(super) fn zero_in_block(self, lbn: Lbn, from: usize, upto: usize) -> Result<()> {
         let Some(buf) = self.read_block(lbn)? else { return Ok(()) };
         let zero = {

@@ -1,4 +1,4 @@
-//! Mounting: finding the superblock, judging it, and building the modules on top of each other.
+//! Mounting: find the superblock, decide whether the volume may be written, and build the modules.
 
 use super::policy::{Verdict, judge, may_be_torn};
 use super::superblock::Summaries;
@@ -22,86 +22,81 @@ use ffs_ondisk::{Cg, CgNo, Csum, FileType, Format, Geometry, Ino, Place, Structu
 use std::sync::Arc;
 use tracing::info;
 
-/// Groups whose own counts the summary area has to agree with.
+/// Number of groups whose counts are compared with the summary area.
 const COMPARED: usize = 4;
 
-/// The policy that is meant.
+/// The ordering mode that `policy` selects on a volume with these flags.
 fn resolve(policy: OrderingPolicy, flags: FsFlags) -> OrderingPolicy {
-    let asked = flags.contains(FsFlags::DOSOFTDEP);
+    let softdep = flags.contains(FsFlags::DOSOFTDEP);
     match policy {
-        OrderingPolicy::Superblock | OrderingPolicy::Async if asked => OrderingPolicy::SoftUpdates,
+        OrderingPolicy::Superblock | OrderingPolicy::Async if softdep => {
+            OrderingPolicy::SoftUpdates
+        }
         OrderingPolicy::Superblock => OrderingPolicy::Sync,
         OrderingPolicy::Async => OrderingPolicy::None,
         given => given,
     }
 }
 
-/// The flags that say how the volume is to be kept: after a crash also those that the mount had set for its own
-/// time, as a check that has not been made will judge by them.
+/// The flags that select the ordering mode. After a crash they include the temporary flags of the
+/// last mount, because the check that is still to come judges the volume by them.
 fn flags_in_force(found: &Found, verdict: Verdict) -> FsFlags {
     let flags = found.sb.flags();
     if verdict == Verdict::Writable { flags.permanent() } else { flags }
 }
 
-/// The two faces of an ordering tenant.
-pub(super) type Tenant = (Arc<dyn Ordering>, Arc<dyn WriteHooks>);
+/// The two interfaces of an ordering mode: for operations, and for the buffer cache.
+pub(super) type OrderingMode = (Arc<dyn Ordering>, Arc<dyn WriteHooks>);
 
-fn tenant(policy: OrderingPolicy, g: &Geometry, secret: u64) -> Tenant {
+fn ordering_mode(policy: OrderingPolicy, g: &Geometry, secret: u64) -> OrderingMode {
     match policy {
         OrderingPolicy::SoftUpdates => {
-            let t = Arc::new(SoftUpdates::new(*g, secret));
-            (t.clone(), t)
+            let mode = Arc::new(SoftUpdates::new(*g, secret));
+            (mode.clone(), mode)
         }
         OrderingPolicy::Superblock | OrderingPolicy::Sync => {
-            let t = Arc::new(SyncOrdered);
-            (t.clone(), t)
+            let mode = Arc::new(SyncOrdered);
+            (mode.clone(), mode)
         }
         OrderingPolicy::Async | OrderingPolicy::None => {
-            let t = Arc::new(Unordered);
-            (t.clone(), t)
+            let mode = Arc::new(Unordered);
+            (mode.clone(), mode)
         }
     }
 }
 
-/// Whether POSIX.1e access lists are in force, by the mount or else by the volume; whether the volume has NFSv4
-/// lists.
+/// Whether POSIX.1e access lists are in force (by the mount options, else by the superblock), and
+/// whether the volume has NFSv4 access lists.
 fn lists_in_force(g: &Geometry, flags: FsFlags, opts: &MountOptions) -> (bool, bool) {
     let ufs2 = g.format == Format::Ufs2;
     let posix = ufs2 && opts.acls.unwrap_or(flags.contains(FsFlags::ACLS));
     (posix, ufs2 && flags.contains(FsFlags::NFS4ACLS))
 }
 
-/// What is left to do before the new mount may be used.
+/// Repairs that the caller must make before the new mount is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recovery {
     /// Nothing.
     None,
-    /// A crash may have left exchanges of names half done: complete them.
+    /// A crash may have interrupted exchanges of names: complete them.
     Exchanges,
 }
 
-/// Mounts the volume on `dev`, read-write if the options and the volume allow it; in the ordering
-/// mode `given`, or the one that the options name.
+/// Mounts the volume on `dev`, read-write if the options and the volume allow it. The ordering mode
+/// is `given`, or else the one of the options.
 ///
 /// # Errors
-/// The device's; [`Error::Format`] if there is no superblock to trust or the root is no directory.
+/// The device's; [`Error::Format`] if no valid superblock is found or the root is no directory.
 pub(crate) fn attach(
-    given: Option<Tenant>,
+    given: Option<OrderingMode>,
     dev: Arc<dyn BlockDevice>,
     opts: &MountOptions,
     env: Env,
 ) -> Result<(Ffs, Recovery)> {
     let found = find_superblock(&*dev)?;
     let g = found.geometry;
-    let mut verdict = if dev.is_read_only() {
-        Verdict::ReadOnly("the device cannot be written")
-    } else {
-        judge(&found)
-    };
     let summaries = read_summaries(&g, &*dev)?;
-    if verdict == Verdict::Writable && !summaries_agree(&g, &*dev, &summaries)? {
-        verdict = Verdict::Doubtful("its summary area and its groups disagree: run ffs fsck");
-    }
+    let verdict = verdict_of(&found, &*dev, &summaries)?;
     let (writable, refused) = match verdict {
         Verdict::Writable | Verdict::Unchecked(_) => (true, None),
         Verdict::Doubtful(_) if opts.force => (true, None),
@@ -118,11 +113,9 @@ pub(crate) fn attach(
     } else {
         summaries
     };
-    let counters = Arc::new(Counters::default());
     let policy = resolve(opts.ordering, flags_in_force(&found, verdict));
-    let tenant = given.unwrap_or_else(|| tenant(policy, &g, env.secret));
-    let alloc = build_alloc(&found, groups, &dev, (opts, tenant), &env, &counters);
-    let alloc = alloc.with_torn_groups(torn);
+    let mode = given.unwrap_or_else(|| ordering_mode(policy, &g, env.secret));
+    let alloc = build_alloc(&found, groups, &dev, (opts, mode), &env).with_torn_groups(torn);
     let ump = Arc::new(UfsMount::new(alloc, opts.atime, env.secret));
     let table = Arc::new(InodeTable::new(Arc::clone(&ump), env.secret));
     let (acls, nfs4_acls) = lists_in_force(&g, found.sb.flags(), opts);
@@ -149,7 +142,7 @@ pub(crate) fn attach(
         acls,
         nfs4_acls,
         unchecked: matches!(verdict, Verdict::Unchecked(_)),
-        gate: RwLock::new(()),
+        mount_lock: RwLock::new(()),
         state: Mutex::new(state),
     }));
     ffs.0.ump.cache.set_time(env.clock.now().secs);
@@ -163,7 +156,19 @@ pub(crate) fn attach(
     Ok((ffs, recovery))
 }
 
-/// Logs what was mounted, and how.
+/// Decides whether the volume may be written: by the device, the superblock and the summary area.
+fn verdict_of(found: &Found, dev: &dyn BlockDevice, summaries: &[Csum]) -> Result<Verdict> {
+    if dev.is_read_only() {
+        return Ok(Verdict::ReadOnly("the device cannot be written"));
+    }
+    let verdict = judge(found);
+    if verdict == Verdict::Writable && !summaries_agree(&found.geometry, dev, summaries)? {
+        return Ok(Verdict::Doubtful("its summary area and its groups disagree: run ffs fsck"));
+    }
+    Ok(verdict)
+}
+
+/// Logs the properties of the new mount.
 fn log_mount(ffs: &Ffs) {
     let g = ffs.geometry();
     info!(
@@ -181,7 +186,8 @@ fn log_mount(ffs: &Ffs) {
     );
 }
 
-/// A root that is no directory would make the mount point vanish (`spec/known-failures.md` §2.11).
+/// Checks that the root is a directory. Linux would hide the mount point of any other root
+/// (`spec/known-failures.md` §2.11).
 fn check_root(ffs: &Ffs) -> Result<()> {
     let mode = match ffs.0.table.get(Ino::ROOT) {
         Ok(root) => root.read().d.mode,
@@ -209,7 +215,7 @@ fn find_superblock(dev: &dyn BlockDevice) -> Result<Found> {
     })
 }
 
-/// The per-group summaries, clamped to what a group can hold: they only guide searches.
+/// The summaries of all groups, each limited to the size of a group. They only guide searches.
 fn read_summaries(g: &Geometry, dev: &dyn BlockDevice) -> Result<Vec<Csum>> {
     let mut area = vec![0u8; g.cssize as usize];
     dev.read_at(g.frag_to_byte(g.csaddr), &mut area)?;
@@ -217,20 +223,21 @@ fn read_summaries(g: &Geometry, dev: &dyn BlockDevice) -> Result<Vec<Csum>> {
     Ok(records.map(|r| clamp(g, Csum::decode(r, 0, g.endian))).collect())
 }
 
-/// Whether the summary area says of the first groups what they say themselves, as it does on every
-/// clean volume. If not, `csaddr` may name a file's blocks, and the next sync would write over them.
+/// Whether the summary area has the counts of the first groups, as on every clean volume. If not,
+/// `csaddr` may be the address of a file's blocks, which the next sync would overwrite.
 fn summaries_agree(g: &Geometry, dev: &dyn BlockDevice, summaries: &[Csum]) -> Result<bool> {
-    for (c, said) in (0..g.ncg).zip(summaries).take(COMPARED) {
+    for (c, summary) in (0..g.ncg).zip(summaries).take(COMPARED) {
         let block = read_group(g, dev, CgNo(c))?;
         let sound = cg::validate(g, CgNo(c), &block).is_ok();
-        if sound && clamp(g, Cg::new(g, &block).cs()) != *said {
+        if sound && clamp(g, Cg::new(g, &block).cs()) != *summary {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// The counts of all groups, made from their maps; those of a damaged group are zero, so that it is left alone.
+/// The counts of all groups, computed from their maps. Those of a damaged group are zero, so that
+/// nothing is allocated in it.
 fn count_groups(g: &Geometry, dev: &dyn BlockDevice, torn: Torn) -> Result<Vec<Csum>> {
     let count = |c| {
         let mut block = read_group(g, dev, CgNo(c))?;
@@ -260,16 +267,15 @@ fn build_alloc(
     found: &Found,
     groups: Vec<Csum>,
     dev: &Arc<dyn BlockDevice>,
-    (opts, (ordering, hooks)): (&MountOptions, Tenant),
+    (opts, (ordering, hooks)): (&MountOptions, OrderingMode),
     env: &Env,
-    counters: &Arc<Counters>,
 ) -> Alloc {
     let tunables = Arc::new(Tunables::new(&opts.tunables));
     let cache = BufCache::new(CacheParts {
         g: found.geometry,
         dev: Arc::clone(dev),
         clock: Arc::clone(&env.clock),
-        counters: Arc::clone(counters),
+        counters: Arc::new(Counters::default()),
         hooks,
         limits: CacheLimits::of(&tunables),
     });

@@ -1,20 +1,21 @@
-//! The mounted volume: [`Ffs`], its life from mounting to unmounting, and the superblock in force.
+//! The mounted volume: [`Ffs`] from mount to unmount, and the superblock in force.
 //!
 //! # Invariants
-//! 1. Before the first other write of a read-write mount, `fs_clean = 0` is durable; `fs_clean = 1`
-//!    is written only after everything else is durable, and only if the volume was clean or checked
-//!    when it was mounted and its device has failed no metadata since.
-//! 2. A volume this code cannot change without harm is mounted read-only, and
-//!    [`Ffs::read_only_reason`] says why (`policy`).
-//! 3. A volume that promises soft updates (or a journal) is marked `FS_NEEDSFSCK` while a tenant that
-//!    does not keep the promise has it mounted: after a crash nobody may skip the full check. So is one
-//!    on which damage was found: its being dirty would not say it.
-//! 4. While an operation changes things it holds the gate shared (`Mount::begin_write`); changing
-//!    between read-only and read-write, and unmounting, hold it alone.
+//! 1. `fs_clean = 0` is durable before any other write of a read-write mount. `fs_clean = 1` is
+//!    written only after everything else is durable, and only if the volume was clean or checked
+//!    when it was mounted and no transfer of metadata has failed since.
+//! 2. A volume that this code would damage by writing is mounted read-only, and
+//!    [`Ffs::read_only_reason`] returns the reason (`policy`).
+//! 3. A volume with `FS_DOSOFTDEP` or `FS_SUJ` is marked `FS_NEEDSFSCK` while it is mounted in
+//!    another ordering mode, because after a crash it needs the full check. A volume with soft
+//!    updates on which damage was found is marked, too, because one that is only dirty may be
+//!    mounted without a check.
+//! 4. An operation that changes the volume holds the mount lock shared (`Mount::begin_write`).
+//!    Remount and unmount hold it alone.
 //!
 //! # Locking
-//! Outermost first: gate, rename, inodes, buffers, group buffers, allocation summary, cache state.
-//! The superblock's own lock is taken with none of the last four held.
+//! Outermost first: mount lock, rename, inodes, buffers, group buffers, allocation summary, cache
+//! state. The lock of the superblock is taken with none of the last four held.
 //!
 //! References: `spec/on-disk-format.md` §3.3, §3.4, §6; `spec/soft-updates.md` §9.3, §13.
 
@@ -45,14 +46,14 @@ const LOG: &str = "ffs::mount";
 /// Seconds after which [`Ffs::tick`] writes summaries and superblock, and notes times in inodes.
 const SYNC_AGE: i64 = 30;
 
-/// What the core takes from outside.
+/// The clock and the randomness of a mount, which the caller provides.
 #[derive(Clone)]
 pub struct Env {
-    /// Tells the time.
+    /// The source of the time.
     pub clock: Arc<dyn Clock>,
-    /// Seeds generation numbers and random placement: same seed, same choices.
+    /// The seed of generation numbers and random placement. The same seed gives the same choices.
     pub seed: u64,
-    /// Keys the hashes of names in memory; nothing that gets out follows from it.
+    /// The key of the hashes of names in memory. Nothing on the device depends on it.
     pub secret: u64,
 }
 
@@ -64,7 +65,7 @@ impl Env {
         Env { clock: Arc::new(SystemClock), seed: number(), secret: number() }
     }
 
-    /// A given clock, and numbers that follow from `seed`.
+    /// The given clock, and numbers derived from `seed`.
     #[must_use]
     pub fn seeded(clock: Arc<dyn Clock>, seed: u64) -> Env {
         Env { clock, seed, secret: SplitMix64::new(!seed).next_u64() }
@@ -91,30 +92,31 @@ impl Env {
 #[derive(Clone)]
 pub struct Ffs(pub(crate) Arc<Mount>);
 
-/// What all clones and all files in use share.
+/// The state that all clones of [`Ffs`] and all files in use share.
 pub(crate) struct Mount {
     pub(crate) ump: Arc<UfsMount>,
     pub(crate) table: Arc<InodeTable>,
     pub(crate) syncer: Syncer,
     /// Held while directories change parents.
     pub(crate) rename_lock: Mutex<()>,
-    /// New files get their directory's group (BSD) instead of their maker's.
+    /// New files get their directory's group (BSD) instead of their creator's.
     pub(crate) bsdgroups: bool,
-    /// A file that replaces another waits for its content.
+    /// A name that a rename or link gives is written after the content of its file.
     pub(crate) replace_order: bool,
     /// Access lists are in force.
     pub(crate) acls: bool,
     /// The volume has NFSv4 access lists.
     pub(crate) nfs4_acls: bool,
-    /// The volume was in use when its last mount ended, and no check has looked since.
+    /// The volume was not unmounted cleanly, and was not checked since.
     pub(crate) unchecked: bool,
     /// Names and attributes are durable when an operation returns.
     pub(crate) stable: bool,
-    gate: RwLock<()>,
+    /// Operations hold it shared; mount, remount and unmount alone.
+    mount_lock: RwLock<()>,
     state: Mutex<State>,
 }
 
-/// The superblock in force and what goes with it.
+/// The superblock in force, and the state of the mount that belongs to it.
 struct State {
     summaries: Summaries,
     read_only_reason: Option<&'static str>,
@@ -126,21 +128,24 @@ struct State {
 }
 
 impl Mount {
-    /// Starts an operation that changes the volume.
+    /// Starts an operation that changes the volume. Returns the mount lock, held shared.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
     pub(crate) fn begin_write(&self) -> Result<RwLockReadGuard<'_, ()>> {
-        let gate = self.gate.read();
+        let mount_lock = self.mount_lock.read();
         if self.ump.is_read_only() {
             return Err(Error::ReadOnly(""));
         }
-        Ok(gate)
+        Ok(mount_lock)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    /// Everything in memory to the device, durable; summaries and superblock last. What fails does
-    /// not keep the rest from the device. The caller holds the gate alone.
+    /// Makes all changes in memory durable, summaries and superblock last. A failed write does not
+    /// prevent the other writes. The caller holds the mount lock alone.
     fn sync_alone(&self) -> Result<()> {
         let timed = self.table.flush_times();
         self.syncer.sync_alone()?;
@@ -148,7 +153,7 @@ impl Mount {
         self.write_summaries()
     }
 
-    /// As [`Mount::sync_alone`] while others may go on. Whether everything was reached.
+    /// As [`Mount::sync_alone`], with the mount lock held shared. Returns whether all is durable.
     fn sync_shared(&self) -> Result<bool> {
         let timed = self.table.flush_times();
         if !self.syncer.sync()? {
@@ -158,7 +163,7 @@ impl Mount {
         self.write_summaries().map(|()| true)
     }
 
-    /// Summaries and superblock to the device, durable.
+    /// Makes the summaries and the superblock durable.
     fn write_summaries(&self) -> Result<()> {
         let mut st = self.state();
         let now = self.ump.cache.clock.now().secs;
@@ -172,8 +177,8 @@ impl Mount {
         self.ump.cache.flush_device()
     }
 
-    /// Marks the volume clean, everything being durable: the end of a read-write mount. Nothing may
-    /// change any more, even if this fails: the mark may have reached the device.
+    /// Marks the volume clean at the end of a read-write mount, when everything is durable. The
+    /// mount becomes read-only even if this fails, because the mark may have reached the device.
     fn mark_clean(&self) -> Result<()> {
         self.ump.set_read_only(true);
         let cache = &self.ump.cache;
@@ -189,7 +194,8 @@ impl Mount {
     /// Frees removed files, writes everything and marks the volume clean.
     fn settle(&self) -> Result<()> {
         if self.ump.ordering.pending() != Pending::default() {
-            // First: it frees removed files nobody uses. A failure is told below.
+            // This frees removed files that are not in use. `Mount::sync_alone` below reports
+            // errors.
             drop(self.syncer.sync_alone());
         }
         let purged = self.table.purge();
@@ -202,13 +208,13 @@ impl Mount {
 impl Ffs {
     /// Writes everything, makes it durable and marks the volume clean.
     ///
-    /// Files that were removed while in use are freed. The mount becomes read-only: files still in use can be
-    /// read until the last handle goes.
+    /// Files that were removed while in use are freed. The mount becomes read-only. Files still in
+    /// use can be read until their last handle is dropped.
     ///
     /// # Errors
-    /// The device's: nothing is lost, the mount goes on as it was, and unmounting may be tried again.
+    /// The device's. Then no change is lost, the mount continues, and unmount may be called again.
     pub fn unmount(&self) -> Result<()> {
-        let _alone = self.0.gate.write();
+        let _alone = self.0.mount_lock.write();
         if !self.is_read_only() {
             let settled = self.0.settle();
             settled.inspect_err(|e| error!(target: LOG, error = %e, "unmount failed"))?;
@@ -225,10 +231,11 @@ impl Ffs {
     /// Changes between read-only and read-write.
     ///
     /// # Errors
-    /// [`Error::Busy`] if a removed file is still in use, [`Error::ReadOnly`] with the reason if the volume may
-    /// not be written, the device's: the mount is as it was then, unless only the mark of a clean volume failed.
+    /// [`Error::Busy`] if a removed file is still in use, [`Error::ReadOnly`] if the volume may not
+    /// be written, the device's. The mount stays as it was, except if only the write that marks the
+    /// volume clean failed: then it is read-only.
     pub fn remount(&self, read_only: bool) -> Result<()> {
-        let _alone = self.0.gate.write();
+        let _alone = self.0.mount_lock.write();
         if read_only == self.is_read_only() {
             return Ok(());
         }
@@ -260,13 +267,14 @@ impl Ffs {
         self.0.ump.is_read_only()
     }
 
-    /// Why the mount is read-only although read-write was asked for.
+    /// Why the mount is read-only although the options did not request it.
     #[must_use]
     pub fn read_only_reason(&self) -> Option<&'static str> {
         self.0.state().read_only_reason
     }
 
-    /// What is to be said of a volume that may be written although it was not unmounted cleanly.
+    /// A message for the user if the volume is mounted read-write although it was not unmounted
+    /// cleanly.
     #[must_use]
     pub fn unchecked(&self) -> Option<&'static str> {
         self.0.state().unchecked
@@ -289,7 +297,7 @@ impl Ffs {
     pub fn statfs(&self) -> StatFs {
         let (g, alloc) = (self.0.ump.g(), &self.0.ump.alloc);
         let totals = alloc.totals();
-        // What will be free counts: who needs it waits for it.
+        // Pending frees count as free: an operation that needs the space waits for them.
         let (frags, inodes) = self.0.table.will_be_free();
         let more = i64::try_from(frags).unwrap_or(i64::MAX);
         let free = g.freespace(&totals, 0).max(0).saturating_add(more);
@@ -311,27 +319,27 @@ impl Ffs {
     /// Writes everything and makes it durable.
     ///
     /// # Errors
-    /// The device's; what was not written stays in memory and is tried again later.
+    /// The device's. Changes that were not written stay in memory, and later calls try again.
     pub fn sync(&self) -> Result<()> {
         {
-            let _gate = self.0.gate.read();
+            let _mount_lock = self.0.mount_lock.read();
             if self.is_read_only() || self.0.sync_shared()? {
                 return Ok(());
             }
         }
-        // Others change things faster than they can be written.
+        // Other threads make changes faster than they can be written.
         self.stop_and_sync()
     }
 
-    /// Writes everything while nobody is in the middle of an operation. The caller holds nothing.
+    /// Makes everything durable while no operation is in progress. The caller holds no lock.
     pub(crate) fn stop_and_sync(&self) -> Result<()> {
-        let _alone = self.0.gate.write();
+        let _alone = self.0.mount_lock.write();
         if self.is_read_only() { Ok(()) } else { self.0.sync_alone() }
     }
 
-    /// The syncer's work: writes what has waited for as long as `kern.filedelay`, `kern.dirdelay` and
-    /// `kern.metadelay` say, and every 30 seconds the superblock. To be called about once a second by whoever
-    /// drives time.
+    /// The work of the syncer: writes buffers that have been dirty for `kern.filedelay`,
+    /// `kern.dirdelay` or `kern.metadelay` seconds, and every 30 seconds the superblock. The owner
+    /// of the mount calls it about once a second.
     ///
     /// # Errors
     /// As [`Ffs::sync`].
@@ -339,7 +347,7 @@ impl Ffs {
         let now = self.0.ump.cache.clock.now().secs;
         self.0.ump.dirhash.set_time(now);
         self.0.ump.cache.set_time(now);
-        let _gate = self.0.gate.read();
+        let _mount_lock = self.0.mount_lock.read();
         if self.is_read_only() {
             return Ok(());
         }
@@ -349,24 +357,25 @@ impl Ffs {
         if due { self.0.write_summaries() } else { Ok(()) }
     }
 
-    /// Whether half of what may be dirty is: the moment at which BSD's buffer daemon begins to write.
+    /// Whether half of the limit of dirty buffers is reached. Then BSD's buffer daemon begins to
+    /// write.
     #[must_use]
     pub fn is_half_dirty(&self) -> bool {
         self.0.ump.cache.is_half_dirty()
     }
 
-    /// The buffer daemon's work: writes the older half of what is dirty, as far as it can be written. Without
-    /// one, operations write themselves when too much is dirty.
+    /// The work of the buffer daemon: writes the older half of the dirty buffers, if they are
+    /// ready. If it is never called, operations write when too many buffers are dirty.
     ///
     /// # Errors
     /// As [`Ffs::sync`].
     pub fn write_oldest(&self) -> Result<()> {
-        let _gate = self.0.gate.read();
+        let _mount_lock = self.0.mount_lock.read();
         if self.is_read_only() { Ok(()) } else { self.0.syncer.write_oldest() }
     }
 
-    /// Memory is short: gives back what is kept only for speed, by age and share (`dirhash_reclaimage`,
-    /// `dirhash_reclaimpercent`).
+    /// Frees memory that is used only for speed, because memory is short. `dirhash_reclaimage` and
+    /// `dirhash_reclaimpercent` select the directory hashes.
     pub fn low_memory(&self) {
         let pool = &self.0.ump.dirhash;
         pool.set_time(self.0.ump.cache.clock.now().secs);
@@ -374,13 +383,13 @@ impl Ffs {
         self.0.table.low_memory();
     }
 
-    /// Which ordering tenant is in force, as mount options spell it.
+    /// The ordering mode in force, by the name of its mount option.
     #[must_use]
     pub fn ordering(&self) -> &'static str {
         self.0.ump.ordering.name()
     }
 
-    /// Where the superblock in force was found, bytes.
+    /// The place of the superblock in force, bytes from the start of the device.
     #[must_use]
     pub fn superblock_location(&self) -> u64 {
         self.0.state().summaries.location()

@@ -1,37 +1,37 @@
-//! Which volumes may be written, and which only read.
+//! Which volumes may be mounted read-write, and which only read-only.
 //!
 //! | found | read-write? | source |
 //! | --- | --- | --- |
 //! | clean | yes | |
 //! | `FS_NEEDSFSCK` | only if forced | `spec/soft-updates.md` §9.3 |
-//! | dirty, with soft updates | yes: only space may be marked used that is not | `spec/soft-updates.md` §1.2, §9.3 |
+//! | dirty, with soft updates | yes: at most lost space | `spec/soft-updates.md` §1.2, §9.3 |
 //! | dirty otherwise | only if forced | `spec/soft-updates.md` §9.3 |
-//! | soft-updates journal, dirty or with unlinked inodes listed | no: run `ffs fsck` | `spec/soft-updates.md` §13 |
-//! | soft-updates journal, clean | yes: a new `fs_mtime` makes the journal stale | `spec/soft-updates.md` §13 |
-//! | gjournal | no: its journal would be replayed over our writes | `spec/on-disk-format.md` §16 |
-//! | snapshots | no, for now: their blocks would have to be copied first | `spec/snapshots.md` §5 |
-//! | NetBSD's WAPBL or in-file-system quotas | no: we would not keep them up | `spec/on-disk-format.md` §20 |
+//! | journal (SUJ), dirty or unlinked inodes | no: run `ffs fsck` | `spec/soft-updates.md` §13 |
+//! | journal (SUJ), clean | yes: a new `fs_mtime` makes it stale | `spec/soft-updates.md` §13 |
+//! | gjournal | no: its replay would overwrite later writes | `spec/on-disk-format.md` §16 |
+//! | snapshots | no: their blocks would have to be copied first | `spec/snapshots.md` §5 |
+//! | NetBSD's WAPBL or quota2 | no: ffs does not update them | `spec/on-disk-format.md` §20 |
 //! | old UFS1 layout, or 4.2BSD directories | no | `spec/on-disk-format.md` §18.1 |
 //! | summary area that disagrees with the groups | only if forced | `spec/known-failures.md` §2.1 |
-//! | superblock from a backup or with a bad check hash | only if forced | `spec/known-failures.md` §1.8 |
+//! | superblock from a backup, or bad check hash | only if forced | `spec/known-failures.md` §1.8 |
 
 use ffs_ondisk::sbsearch::{Found, Source};
 use ffs_ondisk::superblock::FsFlags;
 
-/// What a volume allows.
+/// How a volume may be mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Reading and writing.
+    /// Read-write.
     Writable,
-    /// Reading and writing; a check would find something all the same.
+    /// Read-write. A check may find lost space.
     Unchecked(&'static str),
-    /// Reading; writing only if the user insists.
+    /// Read-only; read-write only if the user forces it.
     Doubtful(&'static str),
-    /// Reading only.
+    /// Read-only.
     ReadOnly(&'static str),
 }
 
-/// Judges the volume of `found`.
+/// Decides how the volume with the superblock `found` may be mounted.
 pub(super) fn judge(found: &Found) -> Verdict {
     let (sb, f) = (&found.sb, &found.sb.f);
     let flags = sb.flags();
@@ -66,8 +66,9 @@ pub(super) fn judge(found: &Found) -> Verdict {
     Verdict::Writable
 }
 
-/// Whether a crash may have torn the groups: soft updates kept the volume when it was cut off, and nobody
-/// has checked it since. The same crash may have torn the superblock, which then is in doubt.
+/// Whether a crash may have torn writes of groups: the volume was mounted with soft updates when
+/// the crash happened, and was not checked since. The same crash may have torn the superblock, so a
+/// bad check hash does not exclude it.
 pub(super) fn may_be_torn(found: &Found) -> bool {
     let own = matches!(found.source, Source::Primary | Source::PrimaryBadHash);
     let kept =

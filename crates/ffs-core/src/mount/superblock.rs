@@ -1,11 +1,12 @@
-//! The superblock in force: marking it dirty and clean, and writing it behind the summary area.
+//! The superblock in force: mark it dirty and clean, and write it after the summary area.
 //!
 //! # Invariants
-//! 1. The summary area is written before the superblock that vouches for it
+//! 1. The summary area is written before the superblock with the totals
 //!    (`spec/on-disk-format.md` §3.4).
-//! 2. Only fields with a reason are changed; the rest is what was found.
-//! 3. While soft updates keep the volume `FS_DOSOFTDEP` is set, so that a check after a crash judges rightly. If it
-//!    was not before, `SOFTDEP_TEMPORARY` says so: then unmounting and a check that ends well take both away.
+//! 2. Fields that the mount does not need to change keep the values that were found.
+//! 3. `FS_DOSOFTDEP` is set while the volume is mounted with soft updates, because a check after a
+//!    crash depends on it. If it was not set before, `SOFTDEP_TEMPORARY` is set, too. Unmount and a
+//!    successful check then clear both.
 
 use crate::alloc::{Alloc, Optim};
 use crate::error::Result;
@@ -21,9 +22,9 @@ pub(super) struct Summaries {
     flags_when_unsound: FsFlags,
     /// Flags to be restored when the volume is marked clean.
     flags_when_clean: FsFlags,
-    /// May be marked clean at the end.
+    /// The volume may be marked clean at the end of the mount.
     was_sound: bool,
-    /// The tenant keeps the promise of soft updates.
+    /// The ordering mode is soft updates.
     keeps_softdep: bool,
 }
 
@@ -50,7 +51,7 @@ impl Summaries {
         made << 32 | random
     }
 
-    /// Notes the beginning of a read-write mount.
+    /// Records the beginning of a read-write mount.
     pub(super) fn mark_mounted(&mut self, now: i64, on: &str) {
         let mut flags = if self.was_sound {
             self.flags_when_clean
@@ -58,7 +59,7 @@ impl Summaries {
             self.flags_when_unsound | FsFlags::UNCLEAN
         };
         if self.keeps_softdep && !flags.contains(FsFlags::DOSOFTDEP) {
-            // A check after a crash has to judge by what soft updates leave.
+            // A check after a crash must expect the states that soft updates leave (invariant 3).
             flags |= FsFlags::DOSOFTDEP | FsFlags::SOFTDEP_TEMPORARY;
         }
         if flags.intersects(FsFlags::DOSOFTDEP | FsFlags::SUJ) && !self.keeps_softdep {
@@ -67,22 +68,22 @@ impl Summaries {
         self.sb.set_flags(flags);
         let f = &mut self.sb.f;
         if !flags.contains(FsFlags::METACKHASH) {
-            // Somebody who does not know hashes wrote here (`spec/on-disk-format.md` §3.1).
+            // A system without check hashes wrote the volume (`spec/on-disk-format.md` §3.1).
             f.metackhash = 0;
         }
         f.clean = 0;
         f.fmod = 0;
         f.ronly = 0;
         f.time = now;
-        // Also makes a soft-updates journal from before stale (`spec/soft-updates.md` §13).
+        // This also makes an existing soft-updates journal stale (`spec/soft-updates.md` §13).
         f.mtime = now;
         f.pendingblocks = 0;
         f.pendinginodes = 0;
         self.sb.set_fsmnt(on.as_bytes());
     }
 
-    /// Notes that something on the volume is damaged: with soft updates its being dirty would let it
-    /// be mounted again without a check.
+    /// Records that the volume is damaged. A volume with soft updates gets `FS_NEEDSFSCK`, because
+    /// one that is only dirty may be mounted again without a check.
     pub(super) fn mark_damaged(&mut self) {
         if !self.sb.flags().contains(FsFlags::DOSOFTDEP) {
             return;
@@ -92,7 +93,7 @@ impl Summaries {
         self.sb.set_flags(self.flags_when_unsound);
     }
 
-    /// Takes the counts from the allocator.
+    /// Copies the counts of the allocator.
     pub(super) fn collect(&mut self, alloc: &Alloc, now: i64) {
         self.groups = alloc.group_sums();
         self.sb.set_cstotal(alloc.totals());
@@ -103,7 +104,7 @@ impl Summaries {
         self.sb.f.time = now;
     }
 
-    /// Notes the end of a read-write mount.
+    /// Records the end of a read-write mount.
     pub(super) fn mark_clean(&mut self) {
         if self.was_sound {
             self.sb.set_flags(self.flags_when_clean);

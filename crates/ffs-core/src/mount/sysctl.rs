@@ -1,18 +1,18 @@
-//! The switches, counters and gauges of a mount by name, and what a changed switch sets in motion.
+//! The switches, counters and gauges of a mount by name, and the effects of a changed switch.
 
 use super::Ffs;
 use crate::buf::CacheStats;
 use crate::counters::Gauge;
 use crate::tunables::{Kind, Tunable, TunableError, TunableId, nearest};
 
-/// What a name of [`Ffs::sysctl`] stands for.
+/// The kind of a name of [`Ffs::sysctl`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nature {
     /// A switch.
     Switch(Kind),
-    /// Counts since the mount.
+    /// A count since the mount.
     Counter,
-    /// How much there is now.
+    /// A present quantity.
     Gauge,
 }
 
@@ -21,11 +21,11 @@ pub enum Nature {
 pub struct Sysctl {
     /// BSD's name.
     pub name: &'static str,
-    /// What it stands for.
+    /// Its kind.
     pub nature: Nature,
-    /// Its value; a number or a word.
+    /// Its value: a number or a word.
     pub value: String,
-    /// One sentence.
+    /// A description, one sentence.
     pub meaning: &'static str,
 }
 
@@ -61,7 +61,7 @@ impl Ffs {
         all
     }
 
-    /// Sets a switch by its BSD name or mount option; tells it as it was.
+    /// Sets a switch by its BSD name or mount option. Returns the switch with its former value.
     ///
     /// # Errors
     /// See [`TunableError`].
@@ -75,16 +75,16 @@ impl Ffs {
         Ok(before)
     }
 
-    /// Why `name` is no switch.
+    /// The error for `name`, which is no switch.
     fn unknown(&self, name: String) -> TunableError {
         let all: Vec<&'static str> = self.sysctl().iter().map(|s| s.name).collect();
-        match all.iter().find(|known| **known == name) {
-            Some(known) => TunableError::ReadOnly(known),
+        match all.iter().find(|other| **other == name) {
+            Some(other) => TunableError::ReadOnly(other),
             None => TunableError::Unknown { nearest: nearest(&name, all.into_iter()), name },
         }
     }
 
-    /// Carries out what a changed switch asks of the rooms, beyond what they see by themselves.
+    /// Applies a changed switch to the modules that do not read it at each use.
     fn changed(&self, id: TunableId) {
         use TunableId as Id;
         let ump = &self.0.ump;
@@ -102,7 +102,7 @@ impl Ffs {
         }
     }
 
-    /// Forgets all names in memory, as unmounting and mounting would: for measurements.
+    /// Removes all names from memory, as unmount and mount do. For measurements.
     pub fn purge_names(&self) {
         self.0.table.names().purge_all();
     }
@@ -113,7 +113,7 @@ impl Ffs {
         self.0.ump.cache.stats()
     }
 
-    /// What there is at this moment: memory in use, numbers of entries.
+    /// The present quantities: memory in use, numbers of entries.
     #[must_use]
     pub fn gauges(&self) -> Vec<Gauge> {
         let mut all = self.cache_stats().gauges();
@@ -122,11 +122,11 @@ impl Ffs {
         let p = self.0.ump.ordering.pending();
         let row = |name, value, meaning| Gauge { name, value, meaning };
         all.extend([
-            row("debug.softdep.total_records", p.deps, "Changes that are not durable yet."),
+            row("debug.softdep.total_records", p.deps, "Dependencies that are not durable yet."),
             row(
                 "debug.softdep.mem",
                 self.0.ump.ordering.memory(),
-                "Bytes to keep track of changes that are not durable yet.",
+                "Bytes of memory for dependencies that are not durable yet.",
             ),
             row(
                 "debug.softdep.removals",
@@ -136,10 +136,10 @@ impl Ffs {
             row(
                 "debug.softdep.steps",
                 p.steps,
-                "Changes and dependencies looked at since the mount.",
+                "Dependencies and changes inspected since the mount.",
             ),
-            row("debug.softdep.pending_frags", p.frags, "Fragments that will be free."),
-            row("debug.softdep.pending_inodes", p.inodes, "Inodes that will be free."),
+            row("debug.softdep.pending_frags", p.frags, "Fragments with a pending free."),
+            row("debug.softdep.pending_inodes", p.inodes, "Inodes with a pending free."),
         ]);
         all
     }

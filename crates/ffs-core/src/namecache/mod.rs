@@ -103,7 +103,7 @@ pub(crate) enum CacheLookup<H> {
 pub(crate) struct NameCacheLimits {
     /// Most entries (2 x `desiredvnodes`).
     pub(crate) entries: usize,
-    /// One entry in so many may be negative (`debug.ncnegfactor`).
+    /// At most one of this many entries may be negative (`debug.ncnegfactor`).
     pub(crate) neg_factor: usize,
 }
 

@@ -30,7 +30,7 @@ const SET_GROUP: u16 = 0o2000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl(Vec<Entry>);
 
-/// What a new file gets from the default list of its directory.
+/// The mode and lists of a new file, inherited from its directory's default list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inherited {
     /// Low 12 bits of the mode.
@@ -100,7 +100,7 @@ impl Acl {
         mode
     }
 
-    /// What a file created with mode `perm` gets from this default list.
+    /// The mode and access list of a file created with mode `perm` under this default list.
     #[must_use]
     pub fn inherit(&self, perm: u16) -> Inherited {
         let mut access = self.clone();
@@ -213,7 +213,7 @@ impl Ffs {
     }
 }
 
-/// What a new file gets from the default list of its directory.
+/// The mode and lists of a new file, inherited from its directory's default list.
 pub(super) struct NewAcls {
     /// Low 12 bits of the mode.
     pub(super) perm: u16,
@@ -250,7 +250,7 @@ impl Mount {
         }
     }
 
-    /// What a file created in `dir` with mode `perm` inherits.
+    /// The mode and lists that a file created in `dir` with mode `perm` inherits.
     pub(super) fn inherited_acls(
         &self,
         dir: InodeView<'_>,

@@ -60,7 +60,7 @@ impl Ffs {
         };
         // See `locks`: no inode may be waited for while another is locked.
         drop(parent);
-        self.0.table.glance(&ip);
+        self.0.table.note_use(&ip);
         let data = ip.read();
         // The inode has been freed: the name may refer to another file now.
         Ok(data.alive().then(|| self.0.view(&ip, &data).attr()))
@@ -71,7 +71,7 @@ impl Ffs {
     /// # Errors
     /// [`Error::NotPermitted`] for others than the owner and by file flags, [`Error::Access`] for a
     /// size or the present time without write permission, [`Error::IsDirectory`],
-    /// [`Error::Invalid`] for the size of something without content, [`Error::NoSpace`],
+    /// [`Error::Invalid`] for a size of a file without content, [`Error::NoSpace`],
     /// [`Error::TooBig`]; the device's.
     pub fn setattr(&self, cred: &Cred, file: &Vnode, set: &SetAttr) -> Result<Attr> {
         let attr = self.retry_after_reclaim(|| self.setattr_once(cred, file, set))?;
@@ -106,7 +106,7 @@ impl Ffs {
         if set.size.is_some() {
             data.touch_modified();
         }
-        if (set.changes_owner() || set.size.is_some()) && set.set_id.go_for(cred) {
+        if (set.changes_owner() || set.size.is_some()) && set.set_id.are_cleared_by(cred) {
             data.d.mode = perm::without_setid(&data.d);
         }
         data.d.uid = set.uid.unwrap_or(data.d.uid);
@@ -161,7 +161,7 @@ fn check_size(d: &Dinode, size: u64, most: u64) -> Result<()> {
         Some(FileType::Regular) if size > most => Err(Error::TooBig),
         Some(FileType::Regular) => Ok(()),
         Some(FileType::Directory) => Err(Error::IsDirectory),
-        _ => Err(Error::Invalid("the size of something without content")),
+        _ => Err(Error::Invalid("a file of this type has no size")),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Growth, InodeData, LockedInode};
 use crate::mount::Ffs;
 use crate::ordering::InodeChange;
-use crate::types::{Fallocate, SetIdBits, WriteMode};
+use crate::types::{Fallocate, SetIdBits, SyncScope, WriteMode};
 use ffs_ondisk::FileType;
 
 /// Checks that the inode has content to read or write.
@@ -17,7 +17,7 @@ fn check_regular(data: &InodeData) -> Result<()> {
     match data.d.file_type() {
         Some(FileType::Regular) => Ok(()),
         Some(FileType::Directory) => Err(Error::IsDirectory),
-        _ => Err(Error::Invalid("no regular file")),
+        _ => Err(Error::Invalid("not a regular file")),
     }
 }
 
@@ -85,7 +85,7 @@ impl Ffs {
         }
         drop_capability(&mut inode, mode.set_id)?;
         let done = inode.write_at(offset, data, reserve_of(cred))?;
-        if mode.set_id.go_for(cred) {
+        if mode.set_id.are_cleared_by(cred) {
             clear_setid(&mut inode)?;
         }
         Ok(done)
@@ -140,7 +140,7 @@ impl Ffs {
             Fallocate::PunchHole => inode.punch_hole(offset, len)?,
             Fallocate::ZeroRange => inode.zero_range(offset, len, reserve)?,
         }
-        if SetIdBits::ByCaller.go_for(cred) { clear_setid(&mut inode) } else { Ok(()) }
+        if SetIdBits::ByCaller.are_cleared_by(cred) { clear_setid(&mut inode) } else { Ok(()) }
     }
 
     /// The first offset from `offset` on that has data.
@@ -169,7 +169,7 @@ impl Ffs {
     /// # Errors
     /// The device's, also for delayed writes of the file that failed since the last call.
     pub fn fsync(&self, file: &Vnode) -> Result<()> {
-        self.sync_file(file, false)
+        self.sync_file(file, SyncScope::All)
     }
 
     /// As [`Ffs::fsync`], but attributes that do not affect the content, such as times, may stay in
@@ -178,12 +178,12 @@ impl Ffs {
     /// # Errors
     /// As [`Ffs::fsync`].
     pub fn fdatasync(&self, file: &Vnode) -> Result<()> {
-        self.sync_file(file, true)
+        self.sync_file(file, SyncScope::Data)
     }
 
-    fn sync_file(&self, file: &Vnode, data_only: bool) -> Result<()> {
+    fn sync_file(&self, file: &Vnode, scope: SyncScope) -> Result<()> {
         let done = match self.begin() {
-            Ok(_op) => self.0.syncer.fsync(&file.ip, data_only),
+            Ok(_op) => self.0.syncer.fsync(&file.ip, scope),
             // A read-only mount has no dirty buffers.
             Err(Error::ReadOnly(_)) => Ok(()),
             Err(e) => Err(e),

@@ -14,7 +14,7 @@
 //! | [`acl`] | POSIX access lists, stored in extended attributes |
 //! | `listing` | reading directories and symbolic links |
 //! | `perm` | permission checks |
-//! | `publish` | what a new name depends on besides its inode |
+//! | `publish` | dependencies of a new name besides its inode |
 //! | `locks` | locking several inodes |
 //!
 //! # Invariants
@@ -54,11 +54,10 @@ pub use vnode::Vnode;
 use crate::alloc::Reserve;
 use crate::counters::bump;
 use crate::cred::Cred;
-use crate::dir::{self, Dir, DirMut, Entry};
+use crate::dir::{self, Dir, Entry};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData, InodeView, LockedInode};
 use crate::mount::{Ffs, Mount};
-use crate::ordering::InodeChange;
 use crate::sync::RwLockReadGuard;
 use ffs_ondisk::dir::{MAXNAMLEN, name_ok};
 use ffs_ondisk::{Ino, Place, Structure};
@@ -197,8 +196,8 @@ impl Mount {
         }
     }
 
-    /// Finds the entry of a name that is about to be removed or redirected, and prefetches what the
-    /// operation reads next. `was` is the file that the name cache had for the name.
+    /// Finds the entry of a name that is about to be removed or redirected, and prefetches memory
+    /// that the operation reads next. `was` is the file that the name cache had for the name.
     fn find_entry(&self, d: Dir<'_>, name: &[u8], was: Option<&Inode>) -> Result<Entry> {
         if let Some(ip) = was {
             self.table.prefetch_dinode_place(ip.ino);
@@ -222,12 +221,6 @@ impl Mount {
             return Ok(Held::new(self, ip));
         }
         self.child(dir, e)
-    }
-
-    /// Marks the directory as modified, and updates its inode now if it grew.
-    fn directory_changed(&self, d: &mut DirMut<'_>, grew: bool) -> Result<()> {
-        d.note_modified();
-        if grew { d.update(InodeChange::DirectoryGrow) } else { Ok(()) }
     }
 
     /// The inode number of the parent directory. The root is its own parent, even if its `..`

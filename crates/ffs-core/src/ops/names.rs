@@ -417,8 +417,9 @@ impl Mount {
         let dir = d.ip.ino;
         let name = dir::NewName { name: new.name, target: new.target, kind: new.kind };
         let grew = dir::enter(d, &new.slot, &name, reserve)?;
-        self.directory_changed(d, grew)
-            .inspect_err(|_| drop(dir::withdraw(d, new.name, new.removed_name(dir))))
+        d.note_modified();
+        let updated = if grew { d.update(InodeChange::DirectoryGrow) } else { Ok(()) };
+        updated.inspect_err(|_| drop(dir::withdraw(d, new.name, new.removed_name(dir))))
     }
 
     /// Makes the new inode `file` a directory in `d` and enters its name.

@@ -1,5 +1,4 @@
-//! What a new name of a file depends on besides its inode: the file's content, or the `..` of a
-//! directory.
+//! Dependencies of a new name besides the inode: the content of a file, the `..` of a directory.
 //!
 //! # Invariants
 //! 1. Dependencies that are reported to the ordering mode after a name was entered are reported
@@ -19,14 +18,14 @@ pub(super) struct NameBarrier<'a> {
 
 impl<'a> NameBarrier<'a> {
     pub(super) fn new(mp: &'a Mount, ip: &Inode) -> NameBarrier<'a> {
-        mp.syncer.hold_name(ip.ino);
+        mp.syncer.begin_name_barrier(ip.ino);
         NameBarrier { mp, ino: ip.ino }
     }
 }
 
 impl Drop for NameBarrier<'_> {
     fn drop(&mut self) {
-        self.mp.syncer.let_name_go(self.ino);
+        self.mp.syncer.end_name_barrier(self.ino);
     }
 }
 

@@ -41,9 +41,8 @@ impl Ffs {
                 return Err(Error::IsDirectory.into());
             }
             dir::remove(&mut d, &entry, RemovedName::file(victim.d.nlink.saturating_sub(1)))?;
-            let noted = self.0.directory_changed(&mut d, false);
+            d.note_modified();
             victim.drop_link()?;
-            noted?;
             self.0.prime_change(&dir.ip, name, None);
             Ok(())
         })

@@ -28,8 +28,8 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, LockedInode};
 use crate::mount::{Ffs, Mount};
 use crate::ordering::{EntryKind, EntryTarget, InodeChange, ParentLink, RemovedName};
-use crate::types::RenameMode;
-use check::{check_parent, is_above, loop_error};
+use crate::types::{RenameMode, SyncScope};
+use check::{LoopAt, check_parent, is_above, loop_error};
 use ffs_ondisk::{FileType, Ino, Place, Structure};
 use std::sync::Arc;
 
@@ -173,8 +173,8 @@ impl Ffs {
                 Attempt::NeedsSwap => req = Request { from: req.to, to: req.from, ..req },
                 Attempt::NeedsDurableNames => {
                     alone = None;
-                    self.0.syncer.fsync(req.from.dir, false)?;
-                    self.0.syncer.fsync(req.to.dir, false)?;
+                    self.0.syncer.fsync(req.from.dir, SyncScope::All)?;
+                    self.0.syncer.fsync(req.to.dir, SyncScope::All)?;
                 }
             }
         }
@@ -219,12 +219,12 @@ fn attempt(
     }
     let same_file = dst.as_ref().is_some_and(|d| Arc::ptr_eq(&d.ip, &src.ip));
     if is_above(&src, &req.to) {
-        return Err(loop_error(&req, true).into());
+        return Err(loop_error(&req, LoopAt::Source).into());
     }
     let src = Moved { file: locks.lock(&src.ip)?, ip: &src.ip, entry: old };
     if dst.as_ref().is_some_and(|d| is_above(d, &req.from)) {
         let kinds_differ = !src.is_dir() && req.mode != RenameMode::Exchange;
-        let why = if kinds_differ { Error::IsDirectory } else { loop_error(&req, false) };
+        let why = if kinds_differ { Error::IsDirectory } else { loop_error(&req, LoopAt::Target) };
         return Err(why.into());
     }
     let dst = match (&dst, taken) {
@@ -435,26 +435,26 @@ impl<'a> Renaming<'a> {
     /// Updates the link counts after the names are final.
     fn finish_replace(&mut self, left: bool, replaced_dir: bool) -> Result<()> {
         let mp = self.mp;
-        let mut noted = mp.directory_changed(self.source(), false);
+        self.source().note_modified();
         if !self.same_dir() {
-            noted = noted.and(mp.directory_changed(self.target(), false));
+            self.target().note_modified();
         }
         self.update_depth(left);
-        noted = noted.and(self.src.file.drop_link());
+        let mut updated = self.src.file.drop_link();
         let second_name = self.dst.as_ref().is_some_and(|dst| mp.may_have_second_name(&dst.file));
         if let Some(dst) = &mut self.dst {
             let counted =
                 if dst.is_dir() { mp.drop_directory(&mut dst.file) } else { dst.file.drop_link() };
-            noted = noted.and(counted);
+            updated = updated.and(counted);
         }
         // For the `..` of a moved directory, and for that of a replaced one.
         if left {
-            noted = noted.and(self.source().drop_link());
+            updated = updated.and(self.source().drop_link());
         }
         if replaced_dir && !second_name {
-            noted = noted.and(self.target().drop_link());
+            updated = updated.and(self.target().drop_link());
         }
-        noted
+        updated
     }
 
     /// Updates the recorded depth of a moved directory, if it records one.

@@ -1,5 +1,5 @@
-//! Mounting. Completing what a crash left half done needs the other operations, so it is here and
-//! not in [`crate::mount`].
+//! Mounting. Completing interrupted operations needs the other operations, so it is here and not in
+//! [`crate::mount`].
 
 use crate::error::Result;
 use crate::mount::{Env, Ffs, Recovery, attach};
@@ -32,7 +32,7 @@ impl Ffs {
     }
 }
 
-/// Completes what a crash left half done.
+/// Completes operations that a crash interrupted.
 fn recover((ffs, recovery): (Ffs, Recovery)) -> Result<Ffs> {
     match recovery {
         Recovery::None => {}

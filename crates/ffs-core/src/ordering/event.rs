@@ -234,12 +234,12 @@ pub(crate) enum Event<'a> {
     /// is for that buffer, and [`Response::nlink_delta`] is added to the stored link count.
     InodeUpdated { ino: Ino, why: InodeChange, dinode: &'a Dinode },
     /// [`super::WorkItem::DropLinks`] was done in the inode's block, which is locked. The
-    /// response's [`Response::nlink_delta`] is what remains.
+    /// response's [`Response::nlink_delta`] is the remaining number.
     LinksDropped { ino: Ino, by: u16 },
     /// Names entered for `ino` from now on stay out of every write until `NameBarrierEnd`: later
-    /// steps of the operation report what they depend on.
+    /// steps of the operation report their dependencies.
     NameBarrierBegin { ino: Ino },
-    /// The operation has reported everything.
+    /// The operation has reported all dependencies of the names.
     NameBarrierEnd { ino: Ino },
     /// The directory `dir` is about to get a name below the directories `above`. As long as one of
     /// these is being moved itself, the device may show it below `dir`.
@@ -303,7 +303,7 @@ impl fmt::Display for Event<'_> {
     }
 }
 
-/// What the caller does after an event. The default is that of `mount -o async`.
+/// Instructions to the caller after an event. The default is that of `mount -o async`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Response {
     /// How the buffer that the event names is written.

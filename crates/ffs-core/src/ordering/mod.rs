@@ -3,7 +3,7 @@
 //! | mode | `mount -o` | promise |
 //! | --- | --- | --- |
 //! | [`SyncOrdered`] | `sync` | operations wait for writes, in an order that fsck can repair |
-//! | [`SoftUpdates`] | `softdep` | nothing is waited for, and the device is sound at every moment |
+//! | [`SoftUpdates`] | `softdep` | no write is waited for; the device is consistent at all times |
 //! | [`Unordered`] | `async` | none until `sync`, `fsync` or unmount |
 //!
 //! # Invariants
@@ -61,15 +61,16 @@ pub(crate) enum WorkItem {
 /// How much of a block would be rolled back if it were written now.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Readiness {
-    /// Nothing.
+    /// No change.
     Whole,
     /// Some changes.
     Partial,
-    /// The write would show nothing new, or would leave less repair after another block's write.
+    /// The write would show no new change; or a crash after it would need less repair if another
+    /// block were written first.
     Held,
 }
 
-/// What an fsync waits for.
+/// The changes that an fsync waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SyncTarget {
     /// The file, and every name and directory above it.
@@ -112,8 +113,8 @@ pub(crate) struct Pending {
 
 /// An ordering mode.
 ///
-/// The defaults are those of a mode that promises nothing: every write is delayed, and every
-/// resource is free at once.
+/// The defaults are those of a mode without any order: every write is delayed, and every resource
+/// is free at once.
 pub(crate) trait Ordering: WriteHooks {
     /// The mode's name as mount options spell it.
     fn name(&self) -> &'static str;

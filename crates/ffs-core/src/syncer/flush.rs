@@ -1,15 +1,18 @@
-//! Passes: what brings everything to the device, in an order that undoes as little as possible.
+//! Passes: write dirty buffers in an order that rolls back as little as possible.
 //!
-//! A pass (an epoch) writes the dirty buffers of which nothing has to be held back, or, if there are
-//! none, those of which something does; flushes the device, which makes more ready; and does the
-//! work that became safe. Policies that hold nothing back need one.
+//! A pass writes the dirty buffers whose images show every change or, if there are none, those
+//! whose images roll some changes back. Then it flushes the device, which makes further buffers
+//! ready, and does the deferred work that became safe. Ordering modes without rollback need one
+//! pass.
 //!
 //! # Invariants
-//! 1. No pass begins with an inode or a buffer locked; but [`Syncer::throttle_within`], which
-//!    does no work.
-//! 2. Passes end: when their aim is reached, or when one changed nothing. That is an error.
-//! 3. A buffer whose write failed stays dirty, is left alone by further passes of the same call, and
-//!    keeps no other from being written. The first error is reported.
+//! 1. No pass begins with an inode or a buffer locked, except those of
+//!    [`UfsMount::throttle_within`](crate::ufsmount::UfsMount::throttle_within), which do no
+//!    deferred work.
+//! 2. Passes end when the condition of the caller holds, or when several in a row changed nothing.
+//!    The second case is an error if no other thread changes the volume.
+//! 3. A buffer whose write failed stays dirty. Later passes of the same call skip it and write the
+//!    other buffers. The first error is reported.
 //!
 //! Reference: `spec/soft-updates.md` §7, §9.1, §9.2, §10.3.
 
@@ -20,42 +23,44 @@ use crate::error::{Error, Result};
 use crate::ordering::Readiness;
 use std::collections::BTreeSet;
 
-/// Passes in a row that may change nothing: the first of them may have met another thread's.
+/// Most passes in a row without a change. A pass of another thread may have done the work of the
+/// first of them.
 const IDLE: u32 = 4;
-/// Passes of [`Syncer::sync`] while others change things.
+/// Most passes of [`Syncer::sync`], while other threads change the volume.
 const SHARED_PASSES: u32 = 64;
-/// Passes of one tick, and of one operation that found too much dirty.
+/// Most passes of one tick.
 const FEW_PASSES: u32 = 16;
-/// Seconds that a buffer may be overdue before it is written although something is held back.
+/// Seconds that a buffer may be overdue before it is written with changes rolled back.
 const GRACE: i64 = 4;
-/// Seconds until a buffer whose image left something out is due again. What an image shows makes more
-/// ready in other buffers, and so on: with the whole delay at each step names would come in minutes.
+/// Seconds until a buffer with a rolled back change is due again. A write makes other buffers
+/// ready, whose writes make further buffers ready. With the whole delay at each step, names would
+/// become durable after minutes.
 const REST: i64 = 4;
-/// Records for each inode that may be in memory, as BSD has it.
-const RECORDS_PER_VNODE: u64 = 4;
+/// Dependencies for each inode that may be in memory (FreeBSD: `max_softdeps`).
+const DEPS_PER_VNODE: u64 = 4;
 
 /// Which buffers passes have to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Write {
     /// All that were dirty at the beginning.
     AllDirty,
-    /// As many as the caller's condition needs.
+    /// As many as the condition of the caller needs.
     Enough,
 }
 
-/// What other threads do during passes.
+/// Whether other threads change the volume during passes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Others {
-    /// They change the volume.
+    /// They do.
     Running,
-    /// They wait.
+    /// They wait until the passes end.
     Stopped,
 }
 
 /// When passes end.
 #[derive(Clone, Copy)]
 struct Bounds {
-    /// Passes at most; at least one is made.
+    /// Most passes; at least one is made.
     most: u32,
     write: Write,
     others: Others,
@@ -70,10 +75,12 @@ impl Bounds {
 }
 
 impl Syncer {
-    /// Passes over all dirty buffers until `done` and, with `whole`, each that was dirty at the
-    /// beginning was written; at most `most`, at least one. Whether that was reached. If a pass changes
-    /// nothing, that is an error only if nobody else does anything (`alone`): who is in the middle of an
-    /// operation may have told the policy of what is not in a buffer yet.
+    /// Runs passes over all dirty buffers until `done` and, with [`Write::AllDirty`], until each
+    /// buffer that was dirty at the beginning was written. Returns whether that was reached within
+    /// `most` passes.
+    ///
+    /// Passes without a change are an error only with [`Others::Stopped`]. An operation of another
+    /// thread may have reported a change to the ordering mode that no buffer has yet.
     fn passes(
         &self,
         Bounds { most, write, others }: Bounds,
@@ -93,7 +100,7 @@ impl Syncer {
             if ready == Readiness::Held && (idle == 0 || result.is_err()) {
                 bufs.clear();
             }
-            // What an image leaves out the policy knows of.
+            // The ordering mode tracks the changes that a written image rolled back.
             let tried: BTreeSet<BufKey> = bufs.iter().map(|b| b.key).collect();
             owed.retain(|b| !tried.contains(&b.key) && self.ump.cache.is_dirty(b));
             let mut written = self.ump.cache.write_bufs(bufs);
@@ -122,28 +129,28 @@ impl Syncer {
         result.map(|()| false)
     }
 
-    /// Whether the policy has finished everything.
+    /// Whether no dependency and no deferred work is pending.
     fn finished(&self) -> bool {
         let p = self.ump.ordering.pending();
         p.deps == 0 && p.frags == 0 && p.inodes == 0 && !self.work_waits()
     }
 
-    /// Makes everything durable that was changed before, and does all work that follows from it.
-    /// Whether that was reached: if others go on changing things it may not be, and
-    /// [`Syncer::sync_alone`] has to be called.
+    /// Makes all earlier changes durable, and does the deferred work that follows from them.
+    /// Returns whether that was reached. If not, because other threads make changes too fast, the
+    /// caller uses [`Syncer::sync_alone`].
     ///
     /// # Errors
-    /// The device's: the first; [`Error::Unwritten`].
+    /// The first error of the device.
     pub(crate) fn sync(&self) -> Result<bool> {
         self.passes(Bounds { write: Write::AllDirty, ..Bounds::passes(SHARED_PASSES) }, || {
             self.finished()
         })
     }
 
-    /// As [`Syncer::sync`] while nobody changes anything: nothing is dirty on return.
+    /// As [`Syncer::sync`], while no other thread changes the volume. No buffer is dirty on return.
     ///
     /// # Errors
-    /// As there.
+    /// The first error of the device; [`Error::Unwritten`].
     pub(crate) fn sync_alone(&self) -> Result<()> {
         let done = || self.finished() && self.ump.cache.dirty_count() == 0;
         self.passes(
@@ -153,8 +160,9 @@ impl Syncer {
         .map(drop)
     }
 
-    /// Writes what has waited as long as the switches allow: at first what is whole, and in parts
-    /// what is [`GRACE`] seconds late. Works ahead if more than half of what may be outstanding is.
+    /// Writes the buffers whose delay is over: first those that need no rollback, then, with
+    /// rollback, those that are [`GRACE`] seconds overdue. If there are more than half as many
+    /// dependencies as allowed, writes until there are not.
     ///
     /// # Errors
     /// The device's.
@@ -179,7 +187,7 @@ impl Syncer {
             self.ump.end_pass()?;
         }
         result = result.and(self.run_work(usize::MAX).1);
-        let half = self.most_records() / 2;
+        let half = self.dependency_limit() / 2;
         if result.is_ok() && self.ump.ordering.deps() > half {
             let ahead =
                 self.passes(Bounds::passes(FEW_PASSES), || self.ump.ordering.deps() <= half);
@@ -188,7 +196,8 @@ impl Syncer {
         result
     }
 
-    /// Writes the older half of what is dirty, or if none of that is ready what is, and does work.
+    /// Writes the older half of the dirty buffers or, if none of it is ready, those that are. Then
+    /// does deferred work.
     ///
     /// # Errors
     /// The device's.
@@ -205,8 +214,9 @@ impl Syncer {
         self.run_work(usize::MAX).1
     }
 
-    /// Writes what keeps any of `due` from being written at all, however young it is: while files are
-    /// made there is always some, and the group that waits for it would wait until they are not.
+    /// Writes the buffers that keep buffers of `due` from being written at all, without regard to
+    /// their age. While files are created there are always new ones, and a cylinder group that
+    /// waits for them would wait until no more files are created.
     fn write_holders(&self, due: Vec<BufRef>) -> Result<()> {
         let keys: BTreeSet<BufKey> =
             due.iter().flat_map(|b| self.ump.ordering.held_by(b.key)).collect();
@@ -231,55 +241,56 @@ impl Syncer {
         }
     }
 
-    fn most_records(&self) -> u64 {
+    /// The number of dependencies at which operations wait.
+    fn dependency_limit(&self) -> u64 {
         let t = &self.ump.tunables;
-        t.max_softdeps().or(|| t.maxvnodes().saturating_mul(RECORDS_PER_VNODE))
+        t.max_softdeps().or(|| t.maxvnodes().saturating_mul(DEPS_PER_VNODE))
     }
 
-    /// Before an operation: waits while too much is outstanding. The caller holds no lock but the
-    /// gate.
+    /// Waits before an operation while there are too many dependencies. The caller holds no lock
+    /// except the mount lock.
     ///
     /// # Errors
-    /// The device's, if as much is outstanding still: what is outstanding must not grow for ever.
+    /// The device's, if there are still too many: their number must stay bounded.
     pub(crate) fn relieve(&self) -> Result<()> {
-        let most = self.most_records();
-        let outstanding = || self.ump.ordering.deps();
-        if outstanding() <= most {
+        let most = self.dependency_limit();
+        let deps = || self.ump.ordering.deps();
+        if deps() <= most {
             return Ok(());
         }
         let _one = self.relief.lock();
-        if outstanding() <= most {
+        if deps() <= most {
             return Ok(());
         }
         bump(&self.ump.cache.counters.softdep_waits);
         let enough = most - most / 10;
-        match self.passes(Bounds::passes(u32::MAX), || outstanding() <= enough) {
-            Err(e) if outstanding() > most => Err(e),
+        match self.passes(Bounds::passes(u32::MAX), || deps() <= enough) {
+            Err(e) if deps() > most => Err(e),
             _ => Ok(()),
         }
     }
 
-    /// After an operation: if too much is dirty, writes until it is not, and does work. The caller
-    /// holds no lock but the gate.
+    /// Writes after an operation while too many buffers are dirty, and does deferred work. The
+    /// caller holds no lock except the mount lock.
     ///
     /// # Errors
-    /// The device's, if too much is dirty still: what else could not be written concerns those who
-    /// wait for it.
+    /// The device's, if still too many buffers are dirty. Other failed writes are reported to the
+    /// operations that wait for them.
     pub(crate) fn throttle(&self) -> Result<()> {
         self.ump.write_while_too_dirty(|| self.help_work(usize::MAX))
     }
 
-    /// Waits until everything that will be free is free, records of removed names included; whether there was any.
-    /// The caller holds no lock but the gate.
+    /// Waits until all pending frees are done, and until removed names no longer reserve their
+    /// records. Returns whether there were any. The caller holds no lock except the mount lock.
     pub(crate) fn reclaim(&self) -> bool {
-        let outstanding =
+        let pending =
             || self.table.will_be_free() != (0, 0) || self.ump.ordering.pending().removals > 0;
-        if !outstanding() {
+        if !pending() {
             return false;
         }
         bump(&self.ump.cache.counters.space_requests);
-        // What fails here is told by those who wait for it; the caller only wants space.
-        drop(self.passes(Bounds::passes(SHARED_PASSES), || !outstanding()));
+        // `fsync` and `sync` report failed writes. This call only tries to free space.
+        drop(self.passes(Bounds::passes(SHARED_PASSES), || !pending()));
         true
     }
 }

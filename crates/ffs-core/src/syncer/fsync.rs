@@ -1,14 +1,16 @@
-//! Making a file durable: its content, its inode, what leads to it, and older changes of names.
+//! `fsync`: make the content, the inode and the path of a file durable, and older changes of names.
 //!
-//! Programs that are correct on a journaling file system count on an fsync to make every older change of
-//! names durable, as the commit of a journal does. So does it here, unless the mount says `fsync=file`.
-//! Threads that call fsync at the same time share passes and flushes: one of them leads, the others wait.
+//! Programs that are correct on a journaling file system rely on an fsync to make every older
+//! change of names durable, as the commit of a journal does. This fsync does so, too, except with
+//! the mount option `fsync=file`. Threads that call fsync at the same time share passes and
+//! flushes: one of them leads, the others wait.
 //!
 //! # Invariants
-//! 1. A buffer whose write fails stays dirty, so a later fsync tries again and fails again until the
-//!    data is on the device: no error is reported once and then forgotten.
-//! 2. What a request wrote before it joined the others is flushed by a flush that begins afterwards.
-//! 3. While a request is open some thread leads, or is about to.
+//! 1. A buffer whose write fails stays dirty. A later fsync writes it again and fails again, until
+//!    the data is on the device. No error is reported only once.
+//! 2. Writes that a request issued before it joined the others are flushed by a flush that begins
+//!    after it joined.
+//! 3. While a request is open, a thread leads or a thread that waits is about to lead.
 //!
 //! Reference: `spec/soft-updates.md` §8.
 
@@ -19,45 +21,53 @@ use crate::inode::Inode;
 use crate::ordering::{Event, InodeChange, OlderNames, Readiness, SyncPoint, SyncTarget};
 use crate::sync::{Condvar, Mutex, pause};
 use crate::tunables::FsyncScope;
+use crate::types::SyncScope;
 use ffs_ondisk::Ino;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Passes in a row that may change nothing, about a millisecond each: what a name waits for may belong to an
-/// operation of another thread that has reported it and not yet changed a buffer.
+/// Most passes in a row without a change, about a millisecond each. A name may wait for a change
+/// that an operation of another thread has reported but not yet made in a buffer.
 const IDLE: u32 = 5000;
-/// Passes at most that write: a chain of names is a few passes long, however deep the tree.
+/// Most passes that write. A path of any depth becomes durable within a few passes.
 const PASSES: u32 = 1000;
 
-/// What an fsync has still to write.
+/// Whether to write buffers whose images would show no new change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    Write,
+    Skip,
+}
+
+/// The buffers that an fsync has still to write.
 #[derive(Debug)]
-struct Left {
+struct Unsynced {
     /// The file's own blocks.
     own: Vec<BufRef>,
     /// The block of its inode.
     inode: Option<BufRef>,
-    /// The group, on which it depends whether the inode is looked at.
+    /// The group: its bitmap decides whether fsck reads the inode.
     group: Option<BufRef>,
 }
 
-/// An fsync under way.
+/// An fsync in progress.
 #[derive(Debug)]
 struct Request {
-    goal: SyncTarget,
-    left: Left,
-    /// Older changes of names that it waits for, before a sync point has them.
+    target: SyncTarget,
+    unsynced: Unsynced,
+    /// The older changes of names that it waits for, until it has a sync point for them.
     older: Option<OlderNames>,
     point: Option<SyncPoint>,
-    /// Blocks that its last pass wanted to write.
+    /// Blocks that its last pass needed to write.
     wanted: BTreeSet<BufKey>,
     passes: u32,
     /// Passes in a row that changed nothing.
     idle: u32,
-    /// Why it cannot be reached.
+    /// The error with which it fails.
     error: Option<Error>,
 }
 
-/// All fsyncs under way.
+/// All fsyncs in progress.
 #[derive(Debug, Default)]
 pub(super) struct Fsyncs {
     state: Mutex<State>,
@@ -66,50 +76,51 @@ pub(super) struct Fsyncs {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Those that the leader has not taken.
+    /// Requests that the leader has not taken.
     open: BTreeMap<u64, Request>,
     done: BTreeMap<u64, Result<()>>,
-    /// Requests so far.
+    /// The number of requests so far, which is the id of the last one.
     last: u64,
     /// Whether a thread leads.
-    led: bool,
-    /// Whether anything was written that no flush has made durable.
+    has_leader: bool,
+    /// Whether a write was issued since the last flush began.
     unflushed: bool,
-    /// Names that operations under way hold back ([`Syncer::hold_name`]).
-    held: u64,
+    /// The number of name barriers ([`Syncer::begin_name_barrier`]).
+    barriers: u64,
 }
 
 impl Syncer {
-    /// Makes content, indirect blocks, extended attributes and the inode durable, and the names and
-    /// directories that lead to the file (of a directory, its names too), and older changes of names as
-    /// the mount says; with `data_only` the inode and names only if size or pointers changed. The caller
-    /// holds no inode lock.
+    /// Makes durable: content, indirect blocks, extended attributes, the inode, the names and
+    /// directories on the path to the file, the names in it if it is a directory, and the older
+    /// changes of names that the switch `fsync` selects. With [`SyncScope::Data`] inode and names
+    /// are included only if size or pointers changed. The caller holds no inode lock.
     ///
     /// # Errors
-    /// The device's.
-    pub(crate) fn fsync(&self, ip: &Inode, data_only: bool) -> Result<()> {
+    /// The device's; [`Error::Unwritten`].
+    pub(crate) fn fsync(&self, ip: &Inode, scope: SyncScope) -> Result<()> {
         if self.ump.is_read_only() {
             return Ok(());
         }
-        if !data_only {
+        if scope == SyncScope::All {
             let mut file = ip.lock(&self.ump);
             if file.alive() && file.times_noted() {
                 file.update(InodeChange::Attr)?;
             }
         }
         let (seen, mut request) = {
-            // While the first pass writes: what it writes is one state of the file.
+            // The lock is held while the first pass writes, so that it writes one state of the
+            // file.
             let data = ip.read();
-            let goal = if data.d.is_dir() {
+            let target = if data.d.is_dir() {
                 SyncTarget::Directory(ip.ino)
             } else {
                 SyncTarget::File(ip.ino)
             };
             let seen = ip.unsynced.seen();
-            let inode = !data_only || seen & 1 == 1;
+            let inode = scope == SyncScope::All || seen & 1 == 1;
             let mut request = Request {
-                goal,
-                left: self.unsynced(ip, inode),
+                target,
+                unsynced: self.unsynced(ip, inode),
                 older: inode.then(|| self.older_names()),
                 point: None,
                 wanted: BTreeSet::new(),
@@ -117,7 +128,7 @@ impl Syncer {
                 idle: 0,
                 error: None,
             };
-            self.write_towards(&mut [&mut request], false);
+            self.write_towards(&mut [&mut request], Held::Skip);
             (seen, request)
         };
         if let Some(e) = request.error.take() {
@@ -128,19 +139,21 @@ impl Syncer {
         Ok(())
     }
 
-    /// Names entered for `ino` from now on are in no image until [`Syncer::let_name_go`].
-    pub(crate) fn hold_name(&self, ino: Ino) {
-        self.fsyncs.state.lock().held += 1;
+    /// Keeps names that are entered for `ino` from now on out of images, until
+    /// [`Syncer::end_name_barrier`].
+    pub(crate) fn begin_name_barrier(&self, ino: Ino) {
+        self.fsyncs.state.lock().barriers += 1;
         self.ump.ordering.notify(Event::NameBarrierBegin { ino });
     }
 
-    /// All is reported that the names wait for.
-    pub(crate) fn let_name_go(&self, ino: Ino) {
+    /// Ends the name barrier: the operation has reported all dependencies of the names.
+    pub(crate) fn end_name_barrier(&self, ino: Ino) {
         self.ump.ordering.notify(Event::NameBarrierEnd { ino });
-        self.fsyncs.state.lock().held -= 1;
+        self.fsyncs.state.lock().barriers -= 1;
         self.fsyncs.changed.notify_all();
     }
 
+    /// The older changes of names that an fsync includes.
     fn older_names(&self) -> OlderNames {
         match self.ump.tunables.fsync() {
             FsyncScope::All => OlderNames::All,
@@ -148,7 +161,7 @@ impl Syncer {
         }
     }
 
-    /// Waits until the request is done. Leads while nobody else does.
+    /// Waits until the request is done. Leads if no other thread does.
     fn finish(&self, request: Request) -> Result<()> {
         let mut state = self.fsyncs.state.lock();
         state.last += 1;
@@ -159,20 +172,21 @@ impl Syncer {
             if let Some(result) = state.done.remove(&id) {
                 return result;
             }
-            if state.led {
+            if state.has_leader {
                 state = self.fsyncs.changed.wait(&self.fsyncs.state, state);
                 continue;
             }
-            state.led = true;
+            state.has_leader = true;
             drop(state);
             self.lead(id);
             state = self.fsyncs.state.lock();
-            state.led = false;
+            state.has_leader = false;
             self.fsyncs.changed.notify_all();
         }
     }
 
-    /// Passes for all requests, those included that come in the meantime, until that of the caller is done.
+    /// Runs passes for all requests, including those that arrive in the meantime, until the request
+    /// `own` of the caller is done.
     fn lead(&self, own: u64) {
         let mut open = BTreeMap::new();
         loop {
@@ -186,8 +200,8 @@ impl Syncer {
                 pause();
             }
             let mut state = self.fsyncs.state.lock();
-            if done.is_empty() && !wrote && state.held > 0 {
-                // Perhaps for a name that another operation holds back: that ends, or it comes to nothing.
+            if done.is_empty() && !wrote && state.barriers > 0 {
+                // A request may wait for a name behind a barrier. The end of the barrier notifies.
                 open.values_mut().for_each(|r| r.idle = r.idle.min(1));
                 state = self.fsyncs.changed.wait(&self.fsyncs.state, state);
             }
@@ -198,15 +212,16 @@ impl Syncer {
                 self.fsyncs.changed.notify_all();
             }
             if over {
-                // Whoever leads next goes on with the others.
+                // The next leader takes the other requests.
                 state.open.append(&mut open);
                 return;
             }
         }
     }
 
-    /// One flush, work that it allows, and what can be written after it. Returns the requests that are done,
-    /// and whether anything was written.
+    /// Flushes the device if `flush`, does the deferred work that became safe, and writes the
+    /// buffers that became ready. Returns the requests that are done, and whether any buffer was
+    /// written.
     fn pass(
         &self,
         open: &mut BTreeMap<u64, Request>,
@@ -218,13 +233,13 @@ impl Syncer {
             open.values_mut().for_each(|r| r.error = Some(shared(e)));
         }
         let (worked, outcome) = self.run_work(usize::MAX);
-        // Work that fails is another file's.
+        // Failed work concerns other files, and is tried again later.
         drop(outcome);
         self.note_older_names(open);
         let mut done = self.take_done(open);
-        let all = open.values().any(|r| r.idle > 0);
+        let held = if open.values().any(|r| r.idle > 0) { Held::Write } else { Held::Skip };
         let mut requests: Vec<&mut Request> = open.values_mut().collect();
-        let wrote = self.write_towards(&mut requests, all);
+        let wrote = self.write_towards(&mut requests, held);
         let moved = wrote > 0 || worked > 0 || self.ump.pending() != before;
         for r in requests {
             r.passes += u32::from(wrote > 0);
@@ -239,14 +254,14 @@ impl Syncer {
         (done, wrote > 0)
     }
 
-    /// Requests that came in wait for the changes of names outstanding now: all that are older than they, and
-    /// mostly no others. One sync point does for all of them.
+    /// Gives new requests a sync point. It requires the changes of names that are pending now: all
+    /// older ones, and perhaps a few newer ones. The requests of one kind share a sync point.
     fn note_older_names(&self, open: &mut BTreeMap<u64, Request>) {
         let mut points = Vec::new();
         for r in open.values_mut() {
             let Some(which) = r.older.take() else { continue };
-            let known = points.iter().find(|(of, _)| *of == which).map(|(_, point)| *point);
-            r.point = known.unwrap_or_else(|| {
+            let begun = points.iter().find(|(of, _)| *of == which).map(|(_, point)| *point);
+            r.point = begun.unwrap_or_else(|| {
                 let point = self.ump.ordering.begin_sync_point(which);
                 points.push((which, point));
                 point
@@ -254,20 +269,20 @@ impl Syncer {
         }
     }
 
-    /// Takes out what is reached, or has failed.
+    /// Removes the requests that are durable or have failed, and returns their results.
     fn take_done(&self, open: &mut BTreeMap<u64, Request>) -> Vec<(u64, Result<()>)> {
-        let reached = |goal| self.ump.ordering.is_durable(goal);
+        let is_durable = |target| self.ump.ordering.is_durable(target);
         let is_done = |r: &Request| {
             r.error.is_some()
-                || r.left.is_done()
-                    && reached(r.goal)
-                    && r.point.is_none_or(|point| reached(SyncTarget::Names(point)))
+                || r.unsynced.is_done()
+                    && is_durable(r.target)
+                    && r.point.is_none_or(|point| is_durable(SyncTarget::Names(point)))
         };
         let ids: Vec<u64> = open.iter().filter(|(_, r)| is_done(r)).map(|(id, _)| *id).collect();
         ids.into_iter().filter_map(|id| Some((id, self.end(open, id)?))).collect()
     }
 
-    /// The request waits no more.
+    /// Removes a request, and its sync point if no other request has it. Returns its result.
     fn end(&self, open: &mut BTreeMap<u64, Request>, id: u64) -> Option<Result<()>> {
         let request = open.remove(&id)?;
         if let Some(point) = request.point
@@ -278,21 +293,21 @@ impl Syncer {
         Some(request.error.map_or(Ok(()), Err))
     }
 
-    /// What there is to be written of a file.
-    fn unsynced(&self, ip: &Inode, inode: bool) -> Left {
+    /// The dirty buffers of a file; those of its inode and its group only if `inode`.
+    fn unsynced(&self, ip: &Inode, inode: bool) -> Unsynced {
         let (g, cache) = (self.ump.g(), &self.ump.cache);
         let block = |at| inode.then(|| cache.dirty_buf(BufKey::Meta(at))).flatten();
-        Left {
+        Unsynced {
             own: cache.dirty_of(ip.ino),
             inode: block(g.ino_to_fsba(ip.ino)),
             group: block(g.cgtod(g.ino_to_cg(ip.ino))),
         }
     }
 
-    /// Writes what is readiest of what is left and of what brings the goals nearer; what would show
-    /// nothing new only if `all`. Returns how many blocks. Failures are noted in the requests that want
-    /// the block.
-    fn write_towards(&self, requests: &mut [&mut Request], all: bool) -> usize {
+    /// Writes the most ready of the buffers that the requests need, and returns their number.
+    /// `held` applies if none of them is ready. A failure is recorded in the requests that need the
+    /// block.
+    fn write_towards(&self, requests: &mut [&mut Request], held: Held) -> usize {
         let mut each: BTreeMap<BufKey, BufRef> = BTreeMap::new();
         for r in requests.iter_mut() {
             let bufs = self.wanted(r);
@@ -300,19 +315,20 @@ impl Syncer {
             each.extend(bufs);
         }
         let (ready, chosen) = self.ump.readiest(each.into_values().collect());
-        if ready == Readiness::Held && !all {
+        if ready == Readiness::Held && held == Held::Skip {
             return 0;
         }
-        // The files' own first: if they fail, their inodes need not name them.
-        let of_file =
-            |b: &BufRef| requests.iter().any(|r| r.left.own.iter().any(|own| Arc::ptr_eq(own, b)));
+        // The blocks of the files first: if their writes fail, the inodes are not written.
+        let of_file = |b: &BufRef| {
+            requests.iter().any(|r| r.unsynced.own.iter().any(|own| Arc::ptr_eq(own, b)))
+        };
         let (own, other): (Vec<_>, Vec<_>) = chosen.into_iter().partition(of_file);
         let mut images = 0;
         for bufs in [own, other] {
             let written = self.ump.cache.write_bufs(bufs.clone());
             images += written.count;
             for r in requests.iter_mut() {
-                r.left.strike(&bufs, &written.incomplete);
+                r.unsynced.remove_written(&bufs, &written.incomplete);
                 if let Some(e) = &written.error
                     && written.failed.iter().any(|key| r.wanted.contains(key))
                 {
@@ -326,12 +342,14 @@ impl Syncer {
         images
     }
 
-    /// What is left of a request, and what brings its goals nearer.
+    /// The buffers that a request has to write: those of its file, and those that its sync target
+    /// and its sync point wait for.
     fn wanted(&self, r: &mut Request) -> BTreeMap<BufKey, BufRef> {
         let (cache, ordering) = (&self.ump.cache, &self.ump.ordering);
-        r.left.own.retain(|b| cache.is_dirty(b));
-        let some = r.left.own.iter().chain(&r.left.inode).chain(&r.left.group).cloned();
-        let mut keys = ordering.blocks_to_write(r.goal);
+        r.unsynced.own.retain(|b| cache.is_dirty(b));
+        let Unsynced { own, inode, group } = &r.unsynced;
+        let some = own.iter().chain(inode).chain(group).cloned();
+        let mut keys = ordering.blocks_to_write(r.target);
         keys.extend(
             r.point
                 .into_iter()
@@ -342,7 +360,7 @@ impl Syncer {
     }
 }
 
-/// The error again, for another thread.
+/// A copy of the error for another request.
 fn shared(e: &Error) -> Error {
     match e {
         Error::Io(e) => Error::Io(e.clone()),
@@ -350,17 +368,18 @@ fn shared(e: &Error) -> Error {
     }
 }
 
-impl Left {
+impl Unsynced {
     fn is_done(&self) -> bool {
         self.own.is_empty() && self.inode.is_none()
     }
 
-    /// Takes out what was written: of the file's own blocks only those that are not `kept`. The block
-    /// of the inode may keep changes of other inodes; whether it does of this one is the goal's.
-    fn strike(&mut self, tried: &[BufRef], kept: &[BufRef]) {
+    /// Removes the buffers that were `written`, except blocks of the file whose images were
+    /// `incomplete`. The image of the inode's block may lack changes of other inodes; the sync
+    /// target decides whether the changes of this inode are durable.
+    fn remove_written(&mut self, written: &[BufRef], incomplete: &[BufRef]) {
         let among = |b: &BufRef, all: &[BufRef]| all.iter().any(|t| Arc::ptr_eq(t, b));
-        self.own.retain(|b| !among(b, tried) || among(b, kept));
-        self.inode.take_if(|b| among(b, tried));
-        self.group.take_if(|b| among(b, tried));
+        self.own.retain(|b| !among(b, written) || among(b, incomplete));
+        self.inode.take_if(|b| among(b, written));
+        self.group.take_if(|b| among(b, written));
     }
 }

@@ -1,4 +1,4 @@
-//! The syncer: makes changes durable and does the work that becomes safe when they are.
+//! The syncer: makes changes durable, and does the deferred work that then is safe.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -29,7 +29,7 @@ pub(crate) struct Syncer {
     worklist: Mutex<Worklist>,
     /// Held while an operation waits because too many dependencies are outstanding.
     relief: Mutex<()>,
-    /// Calls of fsync in progress.
+    /// The fsyncs in progress.
     fsyncs: Fsyncs,
 }
 

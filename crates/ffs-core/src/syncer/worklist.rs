@@ -87,18 +87,18 @@ impl Syncer {
     /// Lowers the link count in the inode's block, and frees the file if no link is left.
     fn unlink_stored(&self, ino: Ino, by: u16) -> Result<()> {
         let block = self.ump.inode_block(ino)?;
-        let gone = {
+        let is_unlinked = {
             let mut b = block.write();
             let at = self.ump.g().ino_to_fsbo(ino);
             let place = b.bytes.get_mut(at..).unwrap_or(&mut []);
             let mut d = Dinode::decode(self.ump.g(), place);
             d.nlink = d.nlink.saturating_sub(by);
             d.encode(self.ump.g(), place);
-            let left = self.ump.ordering.notify(Event::LinksDropped { ino, by }).nlink_delta;
-            left == 0 && d.nlink == 0 && d.mode != 0
+            let delta = self.ump.ordering.notify(Event::LinksDropped { ino, by }).nlink_delta;
+            delta == 0 && d.nlink == 0 && d.mode != 0
         };
         self.ump.cache.mark_dirty(&block);
-        if gone {
+        if is_unlinked {
             // If freeing fails, the inode stays without names: unmounting tries again, and fsck
             // frees it.
             drop(self.table.free_unlinked(ino));

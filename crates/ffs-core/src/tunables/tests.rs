@@ -1,4 +1,4 @@
-//! The table itself, and every refusal.
+//! Tests of the table and of every error.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ fn names_are_unique_defaults_in_bounds_and_meanings_sentences() {
 }
 
 #[test]
-fn every_raw_value_survives_both_ways() {
+fn every_raw_value_is_read_back_unchanged() {
     let cells = Tunables::new(&TunableValues::default());
     let mut values = TunableValues::default();
     for r in ROWS {
@@ -42,35 +42,38 @@ fn every_raw_value_survives_both_ways() {
 #[test]
 fn refusals_say_why() {
     let t = Tunables::new(&TunableValues::default());
-    let say = |name: &str, value: &str| t.set(name, value).unwrap_err().to_string();
+    let error = |name: &str, value: &str| t.set(name, value).unwrap_err().to_string();
     assert_eq!(
-        say("vfs.ffs.doreallocblk", "1"),
+        error("vfs.ffs.doreallocblk", "1"),
         "unknown name 'vfs.ffs.doreallocblk'; did you mean 'vfs.ffs.doreallocblks'?"
     );
     assert_eq!(
-        say("vfs.ufs.doreallocblks", "1"),
+        error("vfs.ufs.doreallocblks", "1"),
         "unknown name 'vfs.ufs.doreallocblks'; did you mean 'vfs.ffs.doreallocblks'?"
     );
-    assert_eq!(say("frobnicate", "1"), "unknown name 'frobnicate'");
-    assert_eq!(say("vmiodir", "1"), "unknown name 'vmiodir'; did you mean 'vmiodirenable'?");
-    assert_eq!(say("alo", "1"), "unknown name 'alo'");
-    assert_eq!(say("vfs.ffs.doreallocblks", "2"), "'vfs.ffs.doreallocblks=2': expected 0 or 1");
+    assert_eq!(error("frobnicate", "1"), "unknown name 'frobnicate'");
+    assert_eq!(error("vmiodir", "1"), "unknown name 'vmiodir'; did you mean 'vmiodirenable'?");
+    assert_eq!(error("alo", "1"), "unknown name 'alo'");
+    assert_eq!(error("vfs.ffs.doreallocblks", "2"), "'vfs.ffs.doreallocblks=2': expected 0 or 1");
     assert_eq!(
-        say("vfs.ffs.dirpref", "newest"),
+        error("vfs.ffs.dirpref", "newest"),
         "'vfs.ffs.dirpref=newest': expected old, new, new10 or depth"
     );
-    assert_eq!(say("kern.maxvnodes", "0"), "'kern.maxvnodes=0' is out of bounds: 1 to 4294967296");
+    assert_eq!(
+        error("kern.maxvnodes", "0"),
+        "'kern.maxvnodes=0' is out of bounds: 1 to 4294967296"
+    );
     for wrong in
         ["", "+1", "-1", " 1", "1x", "99999999999999999999", "18446744073709551615g", "k", "é"]
     {
         assert!(t.set("vfs.ffs.cache", wrong).is_err(), "{wrong:?}");
     }
-    assert!(say("vfs.ffs.cache", "99999999999g").contains("expected a size"));
-    assert!(say("vfs.ffs.cache", "1k").contains("out of bounds: 2097152 to"));
+    assert!(error("vfs.ffs.cache", "99999999999g").contains("expected a size"));
+    assert!(error("vfs.ffs.cache", "1k").contains("out of bounds: 2097152 to"));
 }
 
 #[test]
-fn setting_tells_what_was() {
+fn set_returns_the_former_value() {
     let t = Tunables::new(&TunableValues::default());
     assert_eq!(t.set("vfs.ffs.dirpref", "old").unwrap().value, "new10");
     assert_eq!(t.dirpref(), DirPref::Old);
@@ -91,7 +94,7 @@ fn limits_may_be_automatic() {
     assert_eq!(
         k.parse(&u64::MAX.to_string()),
         None,
-        "the mark of auto cannot be given as a number"
+        "the number of auto is not accepted as a limit"
     );
     assert_eq!((Limit::Auto.or(|| 5), Limit::Of(1).or(|| 5)), (5, 1));
 }
@@ -128,7 +131,7 @@ fn the_manual_explains_every_switch() {
     }
     let rows = manual.lines().filter(|l| l.starts_with("| `") && l.split('`').count() > 4);
     let rows = rows.filter(|l| l.split('|').count() == 6).count();
-    assert_eq!(rows, ROWS.len(), "rows of switches that are gone");
+    assert_eq!(rows, ROWS.len(), "docs/switches.md has rows of switches that do not exist");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Writing the dirty buffers that the ordering mode lets the mount write now.
+//! Writing the dirty buffers that the ordering mode allows to be written now.
 //!
 //! A *pass* writes the dirty buffers that are ready and then flushes the device once. The flush
 //! makes further buffers ready. Ordering modes that hold nothing back need one pass.
@@ -9,20 +9,20 @@ use crate::counters::bump;
 use crate::error::Result;
 use crate::ordering::{Pending, Readiness};
 
-/// Passes of one operation that found too much dirty.
+/// Most passes of one operation that found too many dirty buffers.
 const THROTTLE_PASSES: u32 = 16;
 
-/// How much is dirty and what the ordering mode waits for. A pass that leaves it as it was changed
-/// nothing.
+/// The number of dirty buffers, and the pending changes of the ordering mode. A pass that does not
+/// change this value had no effect.
 pub(crate) type Outstanding = (usize, Pending);
 
 impl UfsMount {
-    /// How much is dirty and what the ordering mode waits for.
+    /// The number of dirty buffers, and the pending changes of the ordering mode.
     pub(crate) fn outstanding(&self) -> Outstanding {
         (self.cache.dirty_count(), self.pending())
     }
 
-    /// What the ordering mode waits for.
+    /// The pending changes of the ordering mode.
     pub(crate) fn pending(&self) -> Pending {
         Pending { steps: 0, ..self.ordering.pending() }
     }
@@ -52,16 +52,16 @@ impl UfsMount {
 
     /// Flushes the device at the end of a pass.
     pub(crate) fn end_pass(&self) -> Result<()> {
-        bump(&self.cache.counters.epochs);
+        bump(&self.cache.counters.passes);
         self.cache.flush_device()
     }
 
-    /// Runs passes while too much is dirty. `work` does deferred work after each and returns how
-    /// many items it did.
+    /// Runs passes while too many buffers are dirty. `work` does deferred work after each pass and
+    /// returns how many items it did.
     ///
     /// # Errors
-    /// The device's, if too much is still dirty. Other failed writes are reported to the operations
-    /// that wait for them.
+    /// The device's, if still too many buffers are dirty. Other failed writes are reported to the
+    /// operations that wait for them.
     pub(crate) fn write_while_too_dirty(&self, work: impl Fn() -> usize) -> Result<()> {
         for _ in 0..THROTTLE_PASSES {
             if !self.cache.is_too_dirty() {
@@ -81,8 +81,8 @@ impl UfsMount {
         Ok(())
     }
 
-    /// Writes while too much is dirty, in the middle of an operation that may have inodes locked:
-    /// so it does no deferred work.
+    /// Writes while too many buffers are dirty. The operation in progress may have inodes locked,
+    /// so this does no deferred work.
     ///
     /// # Errors
     /// As [`UfsMount::write_while_too_dirty`].

@@ -1,4 +1,4 @@
-//! Renames, exchanges, and what a file that takes the place of another waits for.
+//! Renames, exchanges, and the dependencies of a file that replaces another.
 
 use crate::common::World;
 use crate::{mounted, names, repaired, world};
@@ -100,7 +100,7 @@ fn a_long_chain_of_renames_loses_no_file() {
     w.end();
 }
 
-/// What happens to a file that replaced another.
+/// Later changes of a file that replaced another.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Next {
     Moved,

@@ -35,7 +35,7 @@ pub(crate) struct BufCache {
     damaged: AtomicBool,
 }
 
-/// What a cache is made for.
+/// The parts of a new cache.
 pub(crate) struct CacheParts {
     pub(crate) g: Geometry,
     pub(crate) dev: Arc<dyn BlockDevice>,
@@ -123,7 +123,7 @@ impl BufCache {
         }
     }
 
-    /// As [`BufCache::prefetch`], but fetches only what the lookup of `key` reads first.
+    /// As [`BufCache::prefetch`], but fetches only the first memory that a lookup of `key` reads.
     pub(crate) fn prefetch_lookup(&self, key: BufKey) {
         self.state.lock().prefetch(key);
     }

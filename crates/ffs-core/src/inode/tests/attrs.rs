@@ -14,7 +14,7 @@ fn attributes_are_a_map_that_fits_two_blocks() {
         let before = b.t.ump.alloc.totals();
         let ip = b.file("a");
         b.write(&ip, 0, &[1; 3000]).unwrap();
-        let mut twin: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
         let mut numbers = ffs_testkit::rng::SplitMix64::new(u64::from(frag));
         let mut refused = 0;
         for step in 0..400 {
@@ -22,7 +22,7 @@ fn attributes_are_a_map_that_fits_two_blocks() {
             let mut inode = b.lock(&ip);
             if numbers.one_in(3) {
                 let r = inode.xattr_remove(USER, &name);
-                assert_eq!(r.is_ok(), twin.remove(&name).is_some());
+                assert_eq!(r.is_ok(), model.remove(&name).is_some());
                 assert!(r.is_ok() || matches!(r, Err(Error::NoAttr)));
             } else {
                 let n = numbers.below(5000) as usize;
@@ -31,18 +31,18 @@ fn attributes_are_a_map_that_fits_two_blocks() {
                 let key = (USER, &name[..]);
                 match inode.xattr_set(key, &value, how, Reserve::Denied) {
                     Ok(()) => {
-                        twin.insert(name, value);
+                        model.insert(name, value);
                     }
-                    Err(Error::Exists) => assert!(twin.contains_key(&name)),
-                    Err(Error::NoAttr) => assert!(!twin.contains_key(&name)),
+                    Err(Error::Exists) => assert!(model.contains_key(&name)),
+                    Err(Error::NoAttr) => assert!(!model.contains_key(&name)),
                     Err(Error::NoSpace) => refused += 1,
                     Err(e) => panic!("{e}"),
                 }
             }
             let mut names = inode.view().xattr_list().unwrap();
             names.sort();
-            assert!(names.iter().map(|(_, n)| n).eq(twin.keys()));
-            for (name, value) in &twin {
+            assert!(names.iter().map(|(_, n)| n).eq(model.keys()));
+            for (name, value) in &model {
                 assert_eq!(&inode.view().xattr_get(USER, name).unwrap(), value);
             }
             drop(inode);
@@ -50,13 +50,13 @@ fn attributes_are_a_map_that_fits_two_blocks() {
                 b.check("attributes");
             }
         }
-        assert!(refused > 0, "the limit of two blocks was met");
+        assert!(refused > 0, "the limit of two blocks was reached");
         let b = b.again();
         let ip = b.t.get(ip.ino).unwrap();
-        for (name, value) in &twin {
+        for (name, value) in &model {
             assert_eq!(&b.view(&ip, &ip.read()).xattr_get(USER, name).unwrap(), value);
         }
-        for name in twin.keys() {
+        for name in model.keys() {
             b.lock(&ip).xattr_remove(USER, name).unwrap();
         }
         assert_eq!(ip.read().d.extsize, 0);
@@ -78,7 +78,8 @@ fn attributes_survive_a_full_volume_and_the_last_can_be_removed_on_it() {
     let taken = b.fill(0);
     assert!(matches!(set(b"two", 900), Err(Error::NoSpace)));
     assert_eq!(b.view(&ip, &ip.read()).xattr_get(USER, b"one").unwrap(), vec![7; 900]);
-    // Nor in the place where they are, although they would fit: a power cut could leave half of them.
+    // They are not rewritten in place, although the area has space: a loss of power could leave
+    // a part of them.
     assert!(matches!(set(b"one", 10), Err(Error::NoSpace)));
     assert_eq!(b.view(&ip, &ip.read()).xattr_get(USER, b"one").unwrap(), vec![7; 900]);
     b.lock(&ip).xattr_remove(USER, b"one").unwrap();
@@ -93,7 +94,8 @@ fn ufs1_has_no_attributes() {
     assert!(matches!(b.view(&ip, &ip.read()).xattr_list(), Err(Error::NotSupported(_))));
 }
 
-/// Where other files have their first block devices have their number: it is not taken for one.
+/// Devices have their number where other files have their first block pointer. The number is not
+/// used as a pointer.
 #[test]
 fn devices_have_attributes_and_keep_their_number() {
     let b = Bench::new((Format::Ufs2, Endian::Little, 4096, 8), 8 << 20);
@@ -115,23 +117,23 @@ fn devices_have_attributes_and_keep_their_number() {
 }
 
 #[test]
-fn links_lie_in_the_inode_or_in_a_block() {
+fn links_are_in_the_inode_or_in_a_block() {
     for shape in SHAPES {
         let b = Bench::new(shape, 16 << 20);
         let before = b.t.ump.alloc.totals();
-        let room = b.g().maxsymlinklen as usize;
-        for len in [1, room - 1, room, room + 1, 1023] {
+        let limit = b.g().maxsymlinklen as usize;
+        for len in [1, limit - 1, limit, limit + 1, 1023] {
             let ip = b.nameless(0o120_777);
             let text = ffs_testkit::rng::fill(len, 3, 0);
             b.lock(&ip).set_symlink(&text, Reserve::Denied).unwrap();
             b.lock(&ip).update(InodeChange::Init).unwrap();
-            assert_eq!(ip.read().d.blocks > 0, len >= room, "{len}");
+            assert_eq!(ip.read().d.blocks > 0, len >= limit, "{len}");
             b.enter("l", &ip);
             b.check("link");
             let again = b.again();
             let ip2 = again.t.get(ip.ino).unwrap();
             assert_eq!(again.view(&ip2, &ip2.read()).readlink().unwrap(), text);
-            // Take the name out again.
+            // Removes the name.
             let root = b.t.get(Ino::ROOT).unwrap();
             let buf = b.view(&root, &root.read()).read_block(Lbn(0)).unwrap().unwrap();
             let fmt = DirFormat::of(&b.g());

@@ -1,7 +1,9 @@
-//! Content against a vector of bytes: random writes, truncations and holes on many geometries.
+//! Content compared with a vector of bytes: random writes, truncations and holes on many
+//! geometries.
 
 use super::*;
 use crate::Error;
+use crate::types::SyncScope;
 use ffs_testkit::rng::{SplitMix64 as Numbers, fill};
 use proptest::prelude::*;
 
@@ -42,11 +44,11 @@ fn op(bsize: u64, unit: u64) -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The naive twin of a file.
+/// The expected content of a file.
 #[derive(Default)]
-struct Twin(Vec<u8>);
+struct Model(Vec<u8>);
 
-impl Twin {
+impl Model {
     fn write(&mut self, off: u64, bytes: &[u8]) {
         let end = off as usize + bytes.len();
         if self.0.len() < end {
@@ -63,54 +65,54 @@ impl Twin {
     }
 }
 
-/// Two files that take turns, so that they get in each other's way on disk.
+/// Two files that are changed in turn, so that the blocks of one are between those of the other.
 struct Pair {
     b: Bench,
-    files: [(Arc<Inode>, Twin); 2],
+    files: [(Arc<Inode>, Model); 2],
     seed: u64,
 }
 
 impl Pair {
     fn new(shape: Shape) -> Pair {
         let b = Bench::new(shape, 24 << 20);
-        let files = ["a", "b"].map(|name| (b.file(name), Twin::default()));
+        let files = ["a", "b"].map(|name| (b.file(name), Model::default()));
         Pair { b, files, seed: 0 }
     }
 
     fn apply(&mut self, which: usize, op: &Op) {
         self.seed += 1;
-        let (b, (ip, twin)) = (&self.b, &mut self.files[which]);
+        let (b, (ip, model)) = (&self.b, &mut self.files[which]);
         match *op {
             Op::Write { off, len } => {
                 let bytes = fill(len, self.seed, 0);
                 assert_eq!(b.write(ip, off, &bytes).unwrap(), len);
-                twin.write(off, &bytes);
+                model.write(off, &bytes);
             }
             Op::Append { len } => {
                 let bytes = fill(len, self.seed, 0);
-                assert_eq!(b.write(ip, twin.0.len() as u64, &bytes).unwrap(), len);
-                twin.0.extend_from_slice(&bytes);
+                assert_eq!(b.write(ip, model.0.len() as u64, &bytes).unwrap(), len);
+                model.0.extend_from_slice(&bytes);
             }
             Op::Truncate(size) => {
                 b.truncate(ip, size).unwrap();
-                twin.0.resize(size as usize, 0);
+                model.0.resize(size as usize, 0);
             }
             Op::Punch { off, len } => {
                 b.lock(ip).punch_hole(off, len).unwrap();
-                twin.zero(off, len);
+                model.zero(off, len);
             }
             Op::Zero { off, len } => {
                 b.lock(ip).zero_range(off, len, Reserve::Allowed).unwrap();
-                twin.write(off, &vec![0; len as usize]);
+                model.write(off, &vec![0; len as usize]);
             }
             Op::Allocate { off, len, keep } => {
                 let growth = if keep { Growth::KeepSize } else { Growth::Allowed };
                 b.lock(ip).allocate_range(off, len, growth, Reserve::Allowed).unwrap();
                 let end = (off + len) as usize;
-                if !keep && twin.0.len() < end {
-                    twin.0.resize(end, 0);
+                if !keep && model.0.len() < end {
+                    model.0.resize(end, 0);
                 }
-                let last = twin.0.len().min(end) as u64;
+                let last = model.0.len().min(end) as u64;
                 if off < last {
                     let seen = b.view(ip, &ip.read()).seek_hole(off).unwrap();
                     assert!(seen >= last, "hole at {seen} in {off}..{last}");
@@ -131,34 +133,34 @@ impl Pair {
     }
 
     fn compare(&self, which: usize) {
-        let (ip, twin) = &self.files[which];
+        let (ip, model) = &self.files[which];
         let got = self.b.all(ip);
-        assert_eq!(got.len(), twin.0.len(), "size");
-        if let Some(at) = got.iter().zip(&twin.0).position(|(a, b)| a != b) {
-            panic!("byte {at} of {} is {:#x}, not {:#x}", got.len(), got[at], twin.0[at]);
+        assert_eq!(got.len(), model.0.len(), "size");
+        if let Some(at) = got.iter().zip(&model.0).position(|(a, b)| a != b) {
+            panic!("byte {at} of {} is {:#x}, not {:#x}", got.len(), got[at], model.0[at]);
         }
-        self.compare_holes(ip, &twin.0);
+        self.compare_holes(ip, &model.0);
     }
 
-    /// Data is only where the twin may have some, holes only where it has zeros.
-    fn compare_holes(&self, ip: &Inode, twin: &[u8]) {
+    /// Asserts that holes are only where the model has zeros.
+    fn compare_holes(&self, ip: &Inode, model: &[u8]) {
         let d = ip.read();
         let file = self.b.view(ip, &d);
         let mut at = 0;
-        while at < twin.len() as u64 {
+        while at < model.len() as u64 {
             let data = match file.seek_data(at) {
                 Ok(off) => off,
-                Err(Error::NoData) => twin.len() as u64,
+                Err(Error::NoData) => model.len() as u64,
                 Err(e) => panic!("{e}"),
             };
-            assert!(twin[at as usize..data as usize].iter().all(|&b| b == 0), "data in a hole");
-            if data == twin.len() as u64 {
+            assert!(model[at as usize..data as usize].iter().all(|&b| b == 0), "data in a hole");
+            if data == model.len() as u64 {
                 return;
             }
             at = file.seek_hole(data).unwrap();
-            assert!(at > data && at <= twin.len() as u64);
+            assert!(at > data && at <= model.len() as u64);
         }
-        assert!(matches!(file.seek_hole(twin.len() as u64), Err(Error::NoData)));
+        assert!(matches!(file.seek_hole(model.len() as u64), Err(Error::NoData)));
     }
 }
 
@@ -175,7 +177,7 @@ fn run(shape: Shape, ops: &[(usize, Op)]) {
         pair.apply(i, &Op::Truncate(0));
         assert_eq!(pair.files[i].0.read().d.blocks, 0);
     }
-    assert_eq!(pair.b.t.ump.alloc.totals(), before, "everything was given back");
+    assert_eq!(pair.b.t.ump.alloc.totals(), before, "everything was freed");
     pair.b.check("empty");
 }
 
@@ -213,23 +215,23 @@ fn a_file_grows_byte_by_byte_through_all_fragments() {
         let b = Bench::new(shape, 16 << 20);
         let (ip, other) = (b.file("a"), b.file("b"));
         let (bsize, step) = (u64::from(shape.2), 997);
-        let mut twin = Vec::new();
+        let mut model = Vec::new();
         let mut numbers = Numbers::new(1);
-        while (twin.len() as u64) < 3 * bsize {
+        while (model.len() as u64) < 3 * bsize {
             let bytes = numbers.bytes(step);
-            assert_eq!(b.write(&ip, twin.len() as u64, &bytes).unwrap(), step);
-            twin.extend_from_slice(&bytes);
-            // The neighbour takes the fragment behind, now and then.
+            assert_eq!(b.write(&ip, model.len() as u64, &bytes).unwrap(), step);
+            model.extend_from_slice(&bytes);
+            // Sometimes the other file allocates the fragment after the last one.
             if numbers.one_in(3) {
                 b.write(&other, numbers.below(2 * bsize), b"in the way").unwrap();
             }
             let d = ip.read().d.clone();
-            let want = twin.len().div_ceil((shape.2 / shape.3) as usize) as u64;
-            let full = twin.len() as u64 / bsize * u64::from(shape.3);
+            let want = model.len().div_ceil((shape.2 / shape.3) as usize) as u64;
+            let full = model.len() as u64 / bsize * u64::from(shape.3);
             let held = d.blocks * 512 / u64::from(shape.2 / shape.3);
-            assert!(held == want && held >= full, "{shape:?} at {}: {held}", twin.len());
+            assert!(held == want && held >= full, "{shape:?} at {}: {held}", model.len());
         }
-        assert!(b.all(&ip) == twin, "{shape:?}");
+        assert!(b.all(&ip) == model, "{shape:?}");
         b.check("grown");
     }
 }
@@ -255,23 +257,23 @@ fn two_streams_are_sorted_out_by_moving_clusters() {
     };
     assert!(b.counters().clusters_moved > 0);
     for ip in &files {
-        assert!(extents(ip) < 120, "{} rows of 600 blocks", extents(ip));
+        assert!(extents(ip) < 120, "{} extents for 600 blocks", extents(ip));
         assert!(b.all(ip).iter().all(|&x| x == 7));
     }
     b.check("two streams");
 }
 
 #[test]
-fn large_reads_and_small_ones_agree_whatever_is_in_memory() {
+fn large_and_small_reads_agree_with_any_blocks_in_memory() {
     for shape in SHAPES {
         let b = Bench::new(shape, 24 << 20);
         let ip = b.file("a");
         let len = 5 << 20;
-        let mut twin = fill(len, 9, 0);
-        b.write(&ip, 0, &twin).unwrap();
+        let mut model = fill(len, 9, 0);
+        b.write(&ip, 0, &model).unwrap();
         let b = b.again();
         let ip = b.t.get(ip.ino).unwrap();
-        assert!(b.all(&ip) == twin, "{shape:?}: straight from the device");
+        assert!(b.all(&ip) == model, "{shape:?}: straight from the device");
         let reads = b.counters().reads;
         assert!(reads < 40, "{shape:?}: {reads} device reads for 5 MiB");
         let mut numbers = Numbers::new(4);
@@ -280,9 +282,9 @@ fn large_reads_and_small_ones_agree_whatever_is_in_memory() {
             if numbers.one_in(3) {
                 let bytes = numbers.bytes(n.min(len - at).min(9000));
                 b.write(&ip, at as u64, &bytes).unwrap();
-                twin[at..at + bytes.len()].copy_from_slice(&bytes);
+                model[at..at + bytes.len()].copy_from_slice(&bytes);
             }
-            let want = &twin[at..len.min(at + n)];
+            let want = &model[at..len.min(at + n)];
             assert!(b.read(&ip, at as u64, n).unwrap() == want, "{shape:?} at {at}");
         }
     }
@@ -295,7 +297,7 @@ fn a_stream_is_written_while_it_is_made() {
     let content = fill(24 << 20, 7, 0);
     for (i, part) in content.chunks(10_000).enumerate() {
         b.write(&ip, i as u64 * 10_000, part).unwrap();
-        // One row of blocks that may still be moved, the row begun, and metadata.
+        // One cluster that may still be moved, the next cluster, and metadata.
         assert!(b.t.ump.cache.stats().dirtyspace < 2 << 20, "part {i}");
     }
     b.sync();
@@ -306,7 +308,7 @@ fn a_stream_is_written_while_it_is_made() {
 #[test]
 fn what_a_stream_could_not_write_is_reported_by_fsync() {
     let dev = Arc::new(ffs_device::FaultInjector::new(volume(SHAPES[0], 32 << 20), Vec::new()));
-    let b = Bench::open(dev.clone(), false);
+    let b = Bench::open(dev.clone());
     let ip = b.file("stream");
     let content = fill(4 << 20, 8, 0);
     dev.add(ffs_device::Rule::new(ffs_device::Operation::Write, ffs_device::Fault::Errno(5)));
@@ -316,10 +318,10 @@ fn what_a_stream_could_not_write_is_reported_by_fsync() {
         at += part.len() as u64;
         n.is_err()
     });
-    assert!(refused || b.syncer.fsync(&ip, false).is_err());
+    assert!(refused || b.syncer.fsync(&ip, SyncScope::All).is_err());
     dev.heal();
     b.write(&ip, 0, &content).unwrap();
-    b.syncer.fsync(&ip, false).unwrap();
+    b.syncer.fsync(&ip, SyncScope::All).unwrap();
     assert_eq!(b.all(&ip), content);
     b.check("healed");
 }

@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::Error;
+use crate::types::SyncScope;
 use ffs_device::{Fault, FaultInjector, Operation, Rule};
 
 const SHAPE: Shape = (Format::Ufs2, Endian::Little, 4096, 8);
 
 fn failing() -> (Bench, Arc<FaultInjector<Arc<dyn BlockDevice>>>) {
     let dev = Arc::new(FaultInjector::new(volume(SHAPE, 16 << 20), Vec::new()));
-    (Bench::open(dev.clone(), false), dev)
+    (Bench::open(dev.clone()), dev)
 }
 
 fn eio(op: Operation) -> Rule {
@@ -22,24 +23,24 @@ fn fsync_fails_until_the_data_is_written() {
     b.write(&ip, 0, &[1; 50_000]).unwrap();
     dev.add(eio(Operation::Write));
     for _ in 0..2 {
-        assert!(matches!(b.syncer.fsync(&ip, false), Err(Error::Io(_))));
+        assert!(matches!(b.syncer.fsync(&ip, SyncScope::All), Err(Error::Io(_))));
     }
     assert_eq!(b.all(&ip), vec![1; 50_000], "memory has it all the same");
     dev.heal();
-    b.syncer.fsync(&ip, true).unwrap();
+    b.syncer.fsync(&ip, SyncScope::Data).unwrap();
     assert_eq!(b.on_device(ip.ino).size, 50_000);
     b.check("healed");
 }
 
 #[test]
-fn a_chain_whose_indirect_block_cannot_be_written_is_undone() {
+fn a_chain_is_removed_if_its_indirect_block_cannot_be_written() {
     let (b, dev) = failing();
     let ip = b.file("a");
     b.write(&ip, 0, &[1; 100]).unwrap();
     b.sync();
     let (before, d) = (b.t.ump.alloc.totals(), ip.read().d.clone());
     for nth in 1..=3 {
-        // The tenant waits for each new indirect block.
+        // The ordering mode waits for the write of each new indirect block.
         dev.add(eio(Operation::Write).nth(nth).times(1));
         let far = b.g().lblktosize(ffs_ondisk::bmap::first_of_root(&b.g(), 2));
         assert!(matches!(b.write(&ip, far, b"x"), Err(Error::Io(_))), "write {nth}");
@@ -48,7 +49,7 @@ fn a_chain_whose_indirect_block_cannot_be_written_is_undone() {
         assert_eq!((after.size, after.blocks, after.ib), (d.size, d.blocks, d.ib));
         let frags = |c: Csum| c.nbfree * 8 + c.nffree;
         assert_eq!(frags(b.t.ump.alloc.totals()), frags(before));
-        b.check("undone");
+        b.check("removed");
     }
     assert_eq!(b.all(&ip), [1; 100]);
 }
@@ -59,7 +60,7 @@ fn a_truncation_that_cannot_read_its_indirect_block_changes_nothing() {
     let ip = b.file("a");
     b.write(&ip, 0, &[1; 40 * 4096]).unwrap();
     b.sync();
-    let b = Bench::open(dev.clone(), false);
+    let b = Bench::open(dev.clone());
     let ip = b.t.get(ip.ino).unwrap();
     dev.add(eio(Operation::Read));
     assert!(matches!(b.truncate(&ip, 20 * 4096), Err(Error::Io(_))));
@@ -72,7 +73,7 @@ fn a_truncation_that_cannot_read_its_indirect_block_changes_nothing() {
 #[test]
 fn writes_push_back_when_the_device_does_not_take_them() {
     let dev = Arc::new(FaultInjector::new(volume(SHAPE, 16 << 20), Vec::new()));
-    let b = Bench::with(dev.clone(), false, 4 << 20, 100, Atime::Always);
+    let b = Bench::with(dev.clone(), 4 << 20, 100, Atime::Always);
     let ip = b.file("a");
     dev.add(eio(Operation::Write).within(4 << 20..16 << 20));
     dev.add(eio(Operation::Write).within(0..4 << 20));
@@ -90,16 +91,16 @@ fn writes_push_back_when_the_device_does_not_take_them() {
     b.check("healed");
 }
 
-/// A device whose next write waits to be let through.
-struct Gate {
+/// A device that can delay a write until the test continues it.
+struct PausingDevice {
     inner: Arc<dyn BlockDevice>,
-    /// Armed, then a write is waiting.
+    /// Whether the next write is delayed, and whether a write is waiting.
     state: std::sync::Mutex<(bool, bool)>,
     changed: std::sync::Condvar,
 }
 
-impl Gate {
-    fn arm(&self) {
+impl PausingDevice {
+    fn pause(&self) {
         *self.state.lock().unwrap() = (true, false);
     }
 
@@ -107,13 +108,13 @@ impl Gate {
         drop(self.changed.wait_while(self.state.lock().unwrap(), |s| !s.1).unwrap());
     }
 
-    fn open(&self) {
+    fn resume(&self) {
         *self.state.lock().unwrap() = (false, false);
         self.changed.notify_all();
     }
 }
 
-impl BlockDevice for Gate {
+impl BlockDevice for PausingDevice {
     fn len_bytes(&self) -> u64 {
         self.inner.len_bytes()
     }
@@ -146,12 +147,12 @@ impl BlockDevice for Gate {
 #[test]
 fn blocks_given_to_another_file_are_not_overwritten_by_late_writes() {
     let inner = volume(SHAPE, 8 << 20);
-    let gate = Arc::new(Gate {
+    let pausing = Arc::new(PausingDevice {
         inner,
         state: std::sync::Mutex::default(),
         changed: std::sync::Condvar::new(),
     });
-    let b = Bench::open(gate.clone(), false);
+    let b = Bench::open(pausing.clone());
     let (old, new) = (b.file("old"), b.file("new"));
     let places = |ip: &Inode| {
         let d = ip.read();
@@ -159,16 +160,16 @@ fn blocks_given_to_another_file_are_not_overwritten_by_late_writes() {
     };
     b.write(&old, 0, &[0xaa; 40 * 4096]).unwrap();
     let freed = places(&old);
-    gate.arm();
+    pausing.pause();
     std::thread::scope(|s| {
-        // It has the old file's blocks on its list when its first write, of a group, waits.
+        // Its list has the old file's blocks while its first write, of a group, waits.
         s.spawn(|| b.t.ump.cache.write_delayed().unwrap());
-        gate.wait_for_a_write();
+        pausing.wait_for_a_write();
         b.truncate(&old, 0).unwrap();
         b.write(&new, 0, &[0x55; 40 * 4096]).unwrap();
         // Not fsync, which would wait for the group.
         b.t.ump.cache.write_bufs(b.t.ump.cache.dirty_of(new.ino)).result().unwrap();
-        gate.open();
+        pausing.resume();
     });
     let taken = places(&new);
     assert!(taken.iter().any(|at| freed.contains(at)), "the blocks are used again");

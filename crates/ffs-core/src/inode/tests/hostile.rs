@@ -1,10 +1,10 @@
-//! Pointers that cannot be right.
+//! Invalid pointers, and other damage of inodes.
 
 use super::*;
 use crate::Error;
 use ffs_ondisk::bmap::set_pointer;
 
-/// A file of 40 blocks, all of them on the device.
+/// A volume with a file of 40 blocks, all of them written.
 fn bench() -> (Bench, Arc<Inode>) {
     let b = Bench::new((Format::Ufs2, Endian::Little, 4096, 8), 16 << 20);
     let ip = b.file("a");
@@ -13,11 +13,11 @@ fn bench() -> (Bench, Arc<Inode>) {
     (b, ip)
 }
 
-/// The same volume on a device of its own.
+/// A copy of the volume on another device.
 fn copy(b: &Bench) -> Bench {
     let mut bytes = vec![0; b.dev.len_bytes() as usize];
     b.dev.read_at(0, &mut bytes).unwrap();
-    Bench::open(Arc::new(ffs_device::MemDevice::from_bytes(&bytes)), false)
+    Bench::open(Arc::new(ffs_device::MemDevice::from_bytes(&bytes)))
 }
 
 /// Values that no pointer may have.
@@ -27,7 +27,7 @@ fn bad_pointers(g: &Geometry) -> Vec<i64> {
     vec![-1, i64::MIN, i64::MAX, g.size as i64, g.size as i64 - 1, 1, cg, block + 1]
 }
 
-/// The same volume with the file's inode changed behind the core's back.
+/// Opens the volume again after a change of the file's inode on the device.
 fn damaged(b: &Bench, ino: Ino, damage: impl FnOnce(&mut Dinode)) -> (Bench, Arc<Inode>) {
     let g = b.g();
     let at = g.frag_to_byte(g.ino_to_fsba(ino));
@@ -38,7 +38,7 @@ fn damaged(b: &Bench, ino: Ino, damage: impl FnOnce(&mut Dinode)) -> (Bench, Arc
     damage(&mut d);
     d.encode(&g, place);
     b.dev.write_at(at, &block).unwrap();
-    let b = Bench::open(b.dev.clone(), false);
+    let b = Bench::open(b.dev.clone());
     let ip = b.t.get(ino).unwrap();
     b.t.hold(&ip);
     (b, ip)
@@ -55,7 +55,7 @@ fn bad_pointers_of_an_inode_are_errors_and_the_rest_is_freed() {
         let (h, f) = damaged(&copy(&b), ip.ino, |d| d.db[3] = bad);
         is_format(h.read(&f, 3 * 4096, 10));
         is_format(h.read(&f, 0, 99_999));
-        assert_eq!(h.read(&f, 0, 3 * 4096).unwrap(), [1; 3 * 4096], "what comes before");
+        assert_eq!(h.read(&f, 0, 3 * 4096).unwrap(), [1; 3 * 4096], "the blocks before");
         is_format(h.write(&f, 3 * 4096, b"x"));
         is_format(h.view(&f, &f.read()).seek_data(3 * 4096));
         let free = h.t.ump.alloc.totals().nbfree;
@@ -79,7 +79,7 @@ fn a_pointer_beyond_the_end_is_not_used() {
     is_format(h.write(&f, 4096, b"x"));
     is_format(h.truncate(&f, 8192));
     is_format(h.truncate(&f, 0));
-    // How much they hold nobody knows: they are cleared, fsck finds the blocks.
+    // Their sizes are unknown. The pointers are cleared, and fsck frees the blocks.
     assert_eq!(f.read().d.db, [0; 12]);
 }
 
@@ -140,5 +140,5 @@ fn free_inodes_and_numbers_out_of_range_are_stale() {
     drop(h);
     let at = g.frag_to_byte(g.ino_to_fsba(ip.ino)) + g.ino_to_fsbo(ip.ino) as u64;
     b.dev.write_at(at + 100, &[0x5a]).unwrap();
-    is_format(Bench::open(b.dev.clone(), false).t.get(ip.ino).map(|_| ()));
+    is_format(Bench::open(b.dev.clone()).t.get(ip.ino).map(|_| ()));
 }

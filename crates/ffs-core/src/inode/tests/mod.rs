@@ -1,4 +1,4 @@
-//! Files on volumes that newfs made, against vectors of bytes and against fsck.
+//! Files on new volumes, compared with vectors of bytes, and checked by fsck.
 
 mod attrs;
 mod content;
@@ -31,7 +31,7 @@ const REGULAR: u16 = 0o100_644;
 /// Format, byte order, block size, fragments per block.
 type Shape = (Format, Endian, u32, u32);
 
-/// What the content tests run on.
+/// The shapes of volumes for the tests of content.
 const SHAPES: [Shape; 7] = [
     (Format::Ufs2, Endian::Little, 4096, 8),
     (Format::Ufs2, Endian::Big, 8192, 8),
@@ -42,7 +42,7 @@ const SHAPES: [Shape; 7] = [
     (Format::Ufs1, Endian::Little, 8192, 2),
 ];
 
-/// A volume with the rooms up to the inodes on it.
+/// A volume, and the modules of the core up to the inodes.
 struct Bench {
     t: Arc<InodeTable>,
     syncer: Syncer,
@@ -56,27 +56,22 @@ fn volume((format, endian, bsize, frag): Shape, bytes: u64) -> Arc<dyn BlockDevi
 
 impl Bench {
     fn new(shape: Shape, bytes: u64) -> Bench {
-        Bench::open(volume(shape, bytes), false)
+        Bench::open(volume(shape, bytes))
     }
 
-    fn open(dev: Arc<dyn BlockDevice>, read_only: bool) -> Bench {
-        Bench::with(dev, read_only, 64 << 20, 1000, Atime::Always)
+    fn open(dev: Arc<dyn BlockDevice>) -> Bench {
+        Bench::with(dev, 64 << 20, 1000, Atime::Always)
     }
 
-    fn with(
-        dev: Arc<dyn BlockDevice>,
-        read_only: bool,
-        cache: usize,
-        vnodes: u64,
-        atime: Atime,
-    ) -> Bench {
-        Bench::under(Arc::new(SyncOrdered), dev, read_only, (cache, vnodes), atime)
+    /// `cache` is in bytes.
+    fn with(dev: Arc<dyn BlockDevice>, cache: usize, vnodes: u64, atime: Atime) -> Bench {
+        Bench::under(Arc::new(SyncOrdered), dev, (cache, vnodes), atime)
     }
 
+    /// With the ordering mode `mode`.
     fn under<T: Ordering + 'static>(
-        tenant: Arc<T>,
+        mode: Arc<T>,
         dev: Arc<dyn BlockDevice>,
-        read_only: bool,
         (cache, vnodes): (usize, u64),
         atime: Atime,
     ) -> Bench {
@@ -88,7 +83,7 @@ impl Bench {
             dev: dev.clone(),
             clock: clock.clone(),
             counters: Arc::new(Counters::default()),
-            hooks: tenant.clone(),
+            hooks: mode.clone(),
             limits: CacheLimits::simple(cache, cache / 4),
         });
         let mut area = vec![0; g.cssize as usize];
@@ -97,14 +92,14 @@ impl Bench {
         let values = TunableValues { maxvnodes: vnodes, ..TunableValues::default() };
         let alloc = Alloc::new(
             Arc::new(cache),
-            tenant as Arc<dyn Ordering>,
+            mode as Arc<dyn Ordering>,
             Arc::new(Tunables::new(&values)),
             SplitMix64::new(3),
             AllocParams::of(&sb, &g),
             cs,
         );
         let ump = Arc::new(UfsMount::new(alloc, atime, 1));
-        ump.set_read_only(read_only);
+        ump.set_read_only(false);
         let t = Arc::new(InodeTable::new(ump, 1));
         Bench { syncer: Syncer::new(t.clone()), t, dev, clock }
     }
@@ -125,7 +120,7 @@ impl Bench {
         self.t.ump.cache.counters.values()
     }
 
-    /// A new file, held, without a name.
+    /// A new file without a name; its user is the test.
     fn nameless(&self, mode: u16) -> Arc<Inode> {
         let parent = ParentDir { ino: Ino::ROOT, depth: 0, nlink: 3 };
         let ip = self.t.create(&parent, mode, 10, 20).unwrap();
@@ -134,7 +129,7 @@ impl Bench {
         ip
     }
 
-    /// A new file in the root directory, held.
+    /// A new file in the root directory; its user is the test.
     fn file(&self, name: &str) -> Arc<Inode> {
         self.node(name, REGULAR)
     }
@@ -145,7 +140,7 @@ impl Bench {
         ip
     }
 
-    /// Enters a name by splitting the last record of the root's first chunk.
+    /// Enters a name: splits the last record of the root directory's first chunk.
     fn enter(&self, name: &str, ip: &Inode) {
         let root = self.t.get(Ino::ROOT).unwrap();
         let data = root.write();
@@ -173,7 +168,7 @@ impl Bench {
         self.t.ump.cache.mark_dirty(&buf);
     }
 
-    /// Everything to the device, summaries and totals included, as an unmount would.
+    /// Writes everything to the device, with summaries and totals, as an unmount does.
     fn sync(&self) {
         self.t.flush_times().unwrap();
         self.t.ump.cache.flush_all().unwrap();
@@ -183,17 +178,17 @@ impl Bench {
         v.write_superblock().unwrap();
     }
 
-    /// Syncs, and has fsck find nothing wrong.
+    /// Syncs, and asserts that fsck has no findings.
     fn check(&self, what: &str) {
         self.sync();
         let found = quick_check(&self.dev);
         assert!(found.is_empty(), "{what}: {found:#?}");
     }
 
-    /// The same volume in new memory.
+    /// Syncs, and opens the volume again.
     fn again(&self) -> Bench {
         self.sync();
-        Bench::open(self.dev.clone(), false)
+        Bench::open(self.dev.clone())
     }
 
     fn write(&self, ip: &Inode, off: u64, bytes: &[u8]) -> crate::Result<usize> {
@@ -215,7 +210,7 @@ impl Bench {
         self.read(ip, 0, ip.read().d.size as usize + 1).unwrap()
     }
 
-    /// Takes whole blocks until only `leave` are free, and every loose fragment.
+    /// Allocates all free fragments, and whole blocks until only `leave` are free.
     fn fill(&self, leave: i64) -> Vec<FragRun> {
         let g = self.g();
         let mut taken = Vec::new();
@@ -236,7 +231,7 @@ impl Bench {
         }
     }
 
-    /// The inode as its block on the device has it.
+    /// The inode in its block on the device.
     fn on_device(&self, ino: Ino) -> Dinode {
         let g = self.g();
         let mut b = vec![0; g.format.dinode_size()];

@@ -1,4 +1,5 @@
-//! Passes, ages and work under a policy that holds back what a test tells it to.
+//! Passes, ages and deferred work, with an ordering mode that holds back the blocks that a test
+//! chooses.
 
 use super::{Bench, REGULAR};
 use crate::buf::{BufKey, BufKind, BufRef, WriteHooks, WriteResult, WriteStart};
@@ -8,23 +9,24 @@ use crate::ordering::{
     Event, InodeChange, Ordering, Pending, Readiness, Response, SyncTarget, WorkItem,
 };
 use crate::sync::Mutex;
+use crate::types::SyncScope;
 use ffs_device::fault::{Fault, FaultInjector, Rule};
 use ffs_device::{BlockDevice, Durability, MemDevice, Operation};
 use ffs_ondisk::{Endian, Format, FragNo, Ino, Lbn};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// What the policy holds back and asks for.
+/// The blocks that the ordering mode holds back, and the work that it returns.
 #[derive(Default)]
 struct Script {
-    /// A block shows everything once another is durable.
+    /// Blocks that wait for another block to be durable, and what they show before.
     waits: BTreeMap<BufKey, (BufKey, Readiness)>,
-    /// WorkItem that follows when a block is durable.
+    /// Work that is due when a block is durable.
     follows: BTreeMap<BufKey, Vec<WorkItem>>,
     work: VecDeque<WorkItem>,
-    /// Links the stored counts have too many.
+    /// The difference of the stored and the effective link counts.
     links: BTreeMap<Ino, u16>,
-    landed: Vec<BufKey>,
+    unflushed: Vec<BufKey>,
     /// Writes in the order in which they started.
     log: Vec<(BufKey, WriteStart)>,
 }
@@ -42,13 +44,13 @@ impl WriteHooks for Staged {
     }
     fn write_completed(&self, key: BufKey, result: WriteResult) -> bool {
         if result != WriteResult::Failed {
-            self.0.lock().landed.push(key);
+            self.0.lock().unflushed.push(key);
         }
         false
     }
     fn flush_completed(&self, _: u64) {
         let s = &mut *self.0.lock();
-        for key in std::mem::take(&mut s.landed) {
+        for key in std::mem::take(&mut s.unflushed) {
             s.waits.retain(|_, (on, _)| *on != key);
             s.work.extend(s.follows.remove(&key).unwrap_or_default());
         }
@@ -99,7 +101,7 @@ impl Ordering for Staged {
 
 struct Stage {
     b: Bench,
-    tenant: Arc<Staged>,
+    mode: Arc<Staged>,
     disk: Arc<FaultInjector<MemDevice>>,
 }
 
@@ -111,11 +113,11 @@ impl Stage {
             ffs_admin::newfs::quick(Endian::Little, Format::Ufs1, 8192, 1024, 8 << 20).unwrap();
         let mem = mem.with_durability(Durability::OnFlush);
         let disk = Arc::new(FaultInjector::new(mem, Vec::new()));
-        let tenant = Arc::new(Staged::default());
+        let mode = Arc::new(Staged::default());
         let dev = disk.clone() as Arc<dyn BlockDevice>;
-        let b = Bench::under(tenant.clone(), dev, false, (4 << 20, 1000), Atime::Never);
+        let b = Bench::under(mode.clone(), dev, (4 << 20, 1000), Atime::Never);
         b.t.ump.cache.set_time(NOW);
-        Stage { b, tenant, disk }
+        Stage { b, mode, disk }
     }
 
     /// A block of inodes, dirty.
@@ -128,11 +130,11 @@ impl Stage {
     }
 
     fn wait(&self, block: &BufRef, on: BufKey, ready: Readiness) {
-        self.tenant.0.lock().waits.insert(block.key, (on, ready));
+        self.mode.0.lock().waits.insert(block.key, (on, ready));
     }
 
     fn log(&self) -> Vec<(BufKey, WriteStart)> {
-        std::mem::take(&mut self.tenant.0.lock().log)
+        std::mem::take(&mut self.mode.0.lock().log)
     }
 
     fn dirty(&self) -> usize {
@@ -156,17 +158,17 @@ fn what_waits_is_written_after_what_it_waits_for_and_whole() {
         s.wait(&a, b.key, Readiness::Held);
         s.wait(&b, c.key, Readiness::Partial);
         if fsync {
-            s.b.syncer.fsync(&s.b.t.get(Ino::ROOT).unwrap(), true).unwrap();
+            s.b.syncer.fsync(&s.b.t.get(Ino::ROOT).unwrap(), SyncScope::Data).unwrap();
         } else {
             assert!(s.b.syncer.sync().unwrap());
         }
         // Once nothing waits, an fsync is done; a sync writes what was dirty.
         let order = if fsync { vec![c, b] } else { vec![c, b, a] };
-        let epochs = order.len();
+        let passes = order.len();
         let order: Vec<_> = order.iter().map(|b| (b.key, WriteStart::Whole)).collect();
         assert_eq!(s.log(), order, "fsync: {fsync}");
-        assert_eq!(s.b.counters().epochs, epochs as u64);
-        assert_eq!(s.dirty(), 3 - epochs);
+        assert_eq!(s.b.counters().passes, passes as u64);
+        assert_eq!(s.dirty(), 3 - passes);
     }
 }
 
@@ -191,7 +193,7 @@ fn what_can_never_be_written_is_an_error_and_stays() {
     assert!(matches!(s.b.syncer.sync_alone(), Err(Error::Unwritten)));
     assert!(s.b.t.ump.cache.is_dirty(&a) && !s.b.t.ump.cache.is_dirty(&b));
     let root = s.b.t.get(Ino::ROOT).unwrap();
-    assert!(matches!(s.b.syncer.fsync(&root, true), Err(Error::Unwritten)));
+    assert!(matches!(s.b.syncer.fsync(&root, SyncScope::Data), Err(Error::Unwritten)));
 }
 
 #[test]
@@ -205,7 +207,7 @@ fn a_block_that_cannot_be_written_keeps_no_other_from_it() {
     let cache = &s.b.t.ump.cache;
     assert!(cache.is_dirty(&a) && !cache.is_dirty(&b) && cache.is_dirty(&c));
     let root = s.b.t.get(Ino::ROOT).unwrap();
-    assert_eq!(s.b.syncer.fsync(&root, true).unwrap_err().errno(), 5);
+    assert_eq!(s.b.syncer.fsync(&root, SyncScope::Data).unwrap_err().errno(), 5);
     s.disk.heal();
     s.b.syncer.sync_alone().unwrap();
     assert_eq!(s.dirty(), 0);
@@ -222,18 +224,18 @@ fn sync_ends_with_an_empty_queue() {
     s.b.t.release(&file).unwrap();
     drop(file);
     s.b.syncer.sync_alone().unwrap();
-    // Its name is gone in memory; the device may show it until `a` is durable.
+    // Its name is removed in memory; the device may show it until `a` is durable.
     let file = s.b.t.get(ino).unwrap();
     s.b.t.hold(&file);
     {
         let mut inode = s.b.lock(&file);
         inode.d.nlink = 0;
-        s.tenant.0.lock().links.insert(ino, 1);
+        s.mode.0.lock().links.insert(ino, 1);
         inode.update(InodeChange::NlinkDec).unwrap();
     }
     drop(s.block(1));
     let work = vec![WorkItem::DropLinks { ino, by: 1 }, WorkItem::FreeBlks(Vec::new())];
-    s.tenant.0.lock().follows.insert(a.key, work);
+    s.mode.0.lock().follows.insert(a.key, work);
     let free = s.b.t.ump.alloc.totals().nifree;
     s.b.t.release(&file).unwrap();
     assert!(file.read().alive(), "the device may show its name");
@@ -242,7 +244,7 @@ fn sync_ends_with_an_empty_queue() {
     assert!(matches!(s.b.t.get(Ino(ino.0)).map(|ip| ip.read().d.nlink), Ok(0)));
     s.b.syncer.sync_alone().unwrap();
     assert_eq!(s.b.t.ump.alloc.totals().nifree, free + 1);
-    assert_eq!((s.dirty(), s.b.t.will_be_free(), s.tenant.pending().deps), (0, (0, 0), 0));
+    assert_eq!((s.dirty(), s.b.t.will_be_free(), s.mode.pending().deps), (0, (0, 0), 0));
     assert!(matches!(s.b.t.get(ino), Err(Error::Stale)));
     assert_eq!(s.b.counters().work_done, 2);
 }
@@ -262,11 +264,11 @@ fn buffers_are_written_at_their_age_and_in_part_only_when_late() {
     assert_eq!(s.at(29), [(names.key, WriteStart::Whole)]);
     assert_eq!(s.at(31), []);
     assert_eq!(s.at(32), [(late.key, WriteStart::RolledBack)]);
-    // What was left out is due again soon, and soon late again.
+    // The block with the rolled back change is due again after a short time.
     assert_eq!(s.at(33), []);
     assert_eq!(s.at(32 + 7), []);
     assert_eq!(s.at(32 + 8), [(late.key, WriteStart::RolledBack)]);
-    s.tenant.0.lock().waits.clear();
+    s.mode.0.lock().waits.clear();
     assert_eq!(s.at(40 + 3), []);
     assert_eq!(s.at(40 + 4), [(late.key, WriteStart::Whole)]);
 }

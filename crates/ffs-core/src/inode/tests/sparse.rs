@@ -1,10 +1,10 @@
-//! The far ends of the format, and the last blocks of a volume.
+//! The largest offsets of the format, and the last free blocks of a volume.
 
 use super::*;
 use crate::Error;
 use ffs_ondisk::bmap;
 
-/// Offsets of the first byte of the single, double and triple indirect reach.
+/// The first offsets below the single, the double and the triple indirect block.
 fn reaches(g: &Geometry) -> [u64; 3] {
     [0, 1, 2].map(|i| g.lblktosize(bmap::first_of_root(g, i)))
 }
@@ -40,11 +40,11 @@ fn sparse_files_reach_to_the_largest_size() {
         assert!(matches!(b.write(&ip, u64::MAX - 1, b"xyz"), Err(Error::TooBig)));
         assert!(matches!(b.truncate(&ip, max + 1), Err(Error::TooBig)));
         b.check("sparse");
-        // Cut level by level, in the middle of each.
+        // Truncates the file in the middle of each level.
         for &p in places.iter().rev() {
             b.truncate(&ip, p + 3).unwrap();
-            assert_eq!(b.read(&ip, p, 99).unwrap(), b"012", "{shape:?} cut at {p}");
-            b.check("cut");
+            assert_eq!(b.read(&ip, p, 99).unwrap(), b"012", "{shape:?} truncated at {p}");
+            b.check("truncated");
         }
         b.truncate(&ip, 0).unwrap();
         assert_eq!(b.t.ump.alloc.totals().nbfree, before.nbfree);
@@ -57,18 +57,18 @@ fn truncating_to_any_size_and_growing_again_shows_zeros() {
     let b = Bench::new(shape, 24 << 20);
     let ip = b.file("a");
     let triple = reaches(&b.g())[2];
-    let cuts = [1, 511, 512, 4096, 12 * 4096, 12 * 4096 + 1, triple - 4097, triple, triple + 9000];
-    for &cut in cuts.iter().rev() {
+    let sizes = [1, 511, 512, 4096, 12 * 4096, 12 * 4096 + 1, triple - 4097, triple, triple + 9000];
+    for &size in sizes.iter().rev() {
         let dense = vec![0xab; 3 * 4096 + 100];
         for start in [0, 11 * 4096, triple - 8192, triple + 4096] {
             b.write(&ip, start, &dense).unwrap();
         }
-        b.truncate(&ip, cut).unwrap();
-        b.check("cut");
-        b.truncate(&ip, cut + 20_000).unwrap();
-        let tail = b.read(&ip, cut, 30_000).unwrap();
+        b.truncate(&ip, size).unwrap();
+        b.check("truncated");
+        b.truncate(&ip, size + 20_000).unwrap();
+        let tail = b.read(&ip, size, 30_000).unwrap();
         assert_eq!(tail.len(), 20_000);
-        assert!(tail.iter().all(|&x| x == 0), "cut at {cut}");
+        assert!(tail.iter().all(|&x| x == 0), "truncated at {size}");
         b.check("grown");
     }
 }

@@ -1,4 +1,4 @@
-//! Keeping, recycling and freeing inodes.
+//! Users, recycling and freeing of inodes.
 
 use super::*;
 use crate::Error;
@@ -52,7 +52,7 @@ fn purge_frees_what_is_still_held() {
     b.t.purge().unwrap();
     assert_eq!(b.t.ump.alloc.totals().nbfree, before.nbfree);
     assert!(held.iter().all(|ip| !ip.read().alive()) && kept.read().alive());
-    // The users go later.
+    // The users are removed later.
     for ip in &held {
         b.t.release(ip).unwrap();
     }
@@ -62,7 +62,7 @@ fn purge_frees_what_is_still_held() {
 #[test]
 fn the_longest_unused_inodes_are_dropped_and_their_access_times_kept() {
     let dev = volume(SHAPE, 16 << 20);
-    let b = Bench::with(dev, false, 64 << 20, 4, Atime::Always);
+    let b = Bench::with(dev, 64 << 20, 4, Atime::Always);
     let files: Vec<_> = (0..12).map(|i| b.file(&format!("f{i}"))).collect();
     for ip in &files {
         b.write(ip, 0, b"content").unwrap();
@@ -96,7 +96,7 @@ fn access_times_follow_the_policy() {
         (Atime::Relative, 10, 10, 90_000),
         (Atime::Always, 10, 20, 90_000),
     ] {
-        let b = Bench::with(volume(SHAPE, 16 << 20), false, 64 << 20, 9, policy);
+        let b = Bench::with(volume(SHAPE, 16 << 20), 64 << 20, 9, policy);
         let ip = b.file("a");
         b.write(&ip, 0, b"x").unwrap();
         let at = |secs: i64| {
@@ -114,7 +114,7 @@ fn access_times_follow_the_policy() {
 
 #[test]
 fn many_threads_get_one_inode_each() {
-    let b = Bench::with(volume(SHAPE, 16 << 20), false, 64 << 20, 3, Atime::Always);
+    let b = Bench::with(volume(SHAPE, 16 << 20), 64 << 20, 3, Atime::Always);
     let inos: Vec<Ino> = (0..16)
         .map(|i| {
             let ip = b.file(&format!("f{i}"));
@@ -132,7 +132,7 @@ fn many_threads_get_one_inode_each() {
                     let ip = b.t.get(inos[numbers.below(16) as usize]).unwrap();
                     b.t.hold(&ip);
                     {
-                        // A lost update shows in the sum.
+                        // A lost update changes the sum.
                         let mut inode = b.lock(&ip);
                         let mut n = [0; 8];
                         inode.view().read_at(0, &mut n).unwrap();
@@ -164,11 +164,11 @@ fn a_late_access_time_does_not_touch_the_numbers_next_file() {
     b.write(&old, 0, b"old").unwrap();
     b.read(&old, 0, 3).unwrap();
     let locked = old.write();
-    // Nobody waits for it: this would be forever.
+    // The call does not wait for the lock, which this thread holds.
     b.t.carry_access(&old);
     assert!(locked.times_noted());
     drop(locked);
-    // What `recycle` took from the table to update is freed, and its number used again.
+    // The file is freed before its access time is copied, and its number is used again.
     old.write().d.nlink = 0;
     b.t.release(&old).unwrap();
     let new = b.file("new");
@@ -191,14 +191,14 @@ fn memory_of_freed_files_is_used_again_and_given_back() {
         ip.write().d.nlink = 0;
         b.t.release(ip).unwrap();
     };
-    let (kept, gone) = (b.nameless(REGULAR), b.nameless(REGULAR));
-    let place = Arc::as_ptr(&gone);
+    let (kept, removed) = (b.nameless(REGULAR), b.nameless(REGULAR));
+    let place = Arc::as_ptr(&removed);
     let full = memory();
-    free(&gone);
-    // Somebody still looks at the freed file: its memory is not another's.
+    free(&removed);
+    // The freed file has a reference, so its memory is not used for another file.
     let other = b.nameless(REGULAR);
     assert_ne!(Arc::as_ptr(&other), place);
-    assert!(!gone.read().alive() && other.read().alive());
+    assert!(!removed.read().alive() && other.read().alive());
     free(&other);
     let place = Arc::as_ptr(&other);
     drop(other);

@@ -1,4 +1,4 @@
-//! Images that other systems wrote: every file's content, also as snapshots show it.
+//! Images that other systems wrote: the content of every file, and of every file in snapshots.
 
 use super::*;
 use ffs_ondisk::FileType;
@@ -51,7 +51,9 @@ fn compare(b: &Bench, row: &ExpectedRow) {
 
 fn open(image: &[u8]) -> Bench {
     let dev: Arc<dyn BlockDevice> = Arc::new(ffs_device::MemDevice::from_bytes(image));
-    Bench::open(dev, true)
+    let b = Bench::open(dev);
+    b.t.ump.set_read_only(true);
+    b
 }
 
 #[test]

@@ -17,10 +17,17 @@ pub(super) fn is_above(file: &Held<'_>, name: &NameInDir<'_>) -> bool {
     Arc::ptr_eq(&file.ip, name.dir)
 }
 
+/// Which of the two files of a rename is an ancestor of the other name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum LoopAt {
+    Source,
+    Target,
+}
+
 /// The error if a file is an ancestor of the other name: the source would move below itself, or a
 /// directory to be replaced is not empty.
-pub(super) fn loop_error(req: &Request<'_>, is_source: bool) -> Error {
-    if is_source || req.mode == RenameMode::Exchange {
+pub(super) fn loop_error(req: &Request<'_>, at: LoopAt) -> Error {
+    if at == LoopAt::Source || req.mode == RenameMode::Exchange {
         Error::Invalid("a directory cannot be moved below itself")
     } else {
         Error::NotEmpty
@@ -49,14 +56,14 @@ impl Renaming<'_> {
         }
         if self.src.is_dir() {
             let Some(above) = self.above(self.req.to.dir, self.src.ip)? else {
-                return Err(loop_error(&self.req, true));
+                return Err(loop_error(&self.req, LoopAt::Source));
             };
             self.above_src = above;
         }
         match &self.dst {
             Some(dst) if self.src.is_dir() && dst.is_dir() || self.swaps_dir(dst) => {
                 let Some(above) = self.above(self.req.from.dir, dst.ip)? else {
-                    return Err(loop_error(&self.req, false));
+                    return Err(loop_error(&self.req, LoopAt::Target));
                 };
                 self.above_dst = above;
                 Ok(())

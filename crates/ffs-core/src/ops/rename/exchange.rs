@@ -242,29 +242,29 @@ impl<'a> Renaming<'a> {
     /// Updates the link counts after the names are final.
     pub(super) fn finish_exchange(&mut self, dst: &mut Moved<'a>) -> Result<()> {
         let (mp, p1, p2) = (self.mp, self.req.from.dir.ino, self.req.to.dir.ino);
-        let mut noted = mp.directory_changed(self.source(), false);
+        self.source().note_modified();
         if !self.same_dir() {
-            noted = noted.and(mp.directory_changed(self.target(), false));
+            self.target().note_modified();
         }
         if self.root.is_some() {
-            noted = noted.and(mp.directory_changed(self.root_dir(), false));
+            self.root_dir().note_modified();
         }
         self.swap_depths(dst);
         for ip in [self.src.ip, dst.ip] {
             mp.ump.ordering.notify(Event::EntriesExchanged { ino: ip.ino });
         }
-        noted = noted.and(self.src.file.drop_link());
-        noted = noted.and(dst.file.drop_link());
+        let mut updated = self.src.file.drop_link();
+        updated = updated.and(dst.file.drop_link());
         if Self::left_by(&self.src, p1, p2).is_some() {
-            noted = noted.and(self.source().drop_link());
+            updated = updated.and(self.source().drop_link());
         }
         if Self::left_by(dst, p2, Ino::ROOT).is_some() {
-            noted = noted.and(self.target().drop_link());
+            updated = updated.and(self.target().drop_link());
         }
         if Self::left_by(dst, Ino::ROOT, p1).is_some() {
-            noted = noted.and(self.root_dir().drop_link());
+            updated = updated.and(self.root_dir().drop_link());
         }
-        noted
+        updated
     }
 
     /// Updates the recorded depths of two directories that changed places.

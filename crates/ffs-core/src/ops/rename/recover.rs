@@ -170,7 +170,7 @@ impl Ffs {
                 redirect_dotdot(mp, &mut moved, home)?;
             }
             dir::remove(&mut d, &e, moved.taken_back_from(None))?;
-            mp.directory_changed(&mut d, false)?;
+            d.note_modified();
             Ok(moved.file.drop_link()?)
         })
     }
@@ -181,13 +181,12 @@ impl Renaming<'_> {
     /// include the links that the steps before the crash added, and may still include links that
     /// are removed. They stay too high rather than too low, and `fsck` lowers them.
     fn finish_recovery(&mut self, dst: &mut Moved<'_>) -> Result<()> {
-        let mp = self.mp;
-        let mut noted = mp.directory_changed(self.source(), false);
+        self.source().note_modified();
         if self.root.is_some() {
-            noted = noted.and(mp.directory_changed(self.root_dir(), false));
+            self.root_dir().note_modified();
         }
         let counted = InodeChange::NlinkInc;
-        noted = noted.and(self.src.file.update(counted));
-        noted.and(dst.file.update(counted))
+        let updated = self.src.file.update(counted);
+        updated.and(dst.file.update(counted))
     }
 }

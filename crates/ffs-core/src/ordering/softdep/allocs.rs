@@ -54,7 +54,9 @@ impl Softdep {
         if let PtrSlot::ExtAttr(ino, index) = slot {
             return self.set_ext_attr(ino, index, new, block);
         }
-        let Some(place) = PtrPlace::of(slot) else { return };
+        let Some(place) = PtrPlace::of(slot) else {
+            return broken("a block pointer has no place");
+        };
         let moved = old.filter(|old| old.at != new.at);
         let last = self.pointer_or_insert(place, old).last();
         let replaced = last.filter(|&id| self.graph.is_unwritten(id));

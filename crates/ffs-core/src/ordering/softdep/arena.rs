@@ -193,7 +193,7 @@ impl<T> Arena<T> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// Bytes of memory, without what the values own elsewhere.
+    /// Bytes of memory, without allocations of the values.
     pub(super) fn bytes(&self) -> usize {
         let slots = self.slabs.iter().map(|slab| slab.slots.capacity()).sum::<usize>();
         slots * size_of::<ArenaSlot<T>>()

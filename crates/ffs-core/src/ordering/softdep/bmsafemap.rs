@@ -75,6 +75,7 @@ impl BmSafeMaps {
 
     /// The group's changes up to `change` are durable. Returns the inodes whose bitmap is.
     pub(super) fn group_durable(&mut self, group: BufKey, change: u64) -> SmallVec<[NewInode; 4]> {
+        // No new inode of the group waits for its bitmap; or the block is not a group.
         let Some(map) = self.groups.get_mut(&group) else { return SmallVec::new() };
         let durable = map.new_inodes.partition_point(|inode| inode.change <= change);
         let inodes: SmallVec<[NewInode; 4]> = map.new_inodes.drain(..durable).collect();
@@ -85,6 +86,7 @@ impl BmSafeMaps {
 
     /// The inode block's changes up to `change` are durable.
     pub(super) fn inode_block_durable(&mut self, block: BufKey, change: u64) {
+        // No group waits for the block, which may not be an inode block.
         let Some(waiting) = self.new_blocks.get_mut(&block) else { return };
         let mut groups: SmallVec<[BufKey; 1]> = SmallVec::new();
         waiting.retain(|group| {

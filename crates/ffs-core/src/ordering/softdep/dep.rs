@@ -51,7 +51,8 @@ pub(super) enum Holds {
     Reachable,
 }
 
-/// A condition with what it holds back. There are more requirements than dependencies: 16 bytes.
+/// A condition, and whether it holds back writes or reachability. There are more requirements than
+/// dependencies: 16 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Requirement {
     /// [`Condition::Block`], for writes.
@@ -124,7 +125,7 @@ pub(super) enum WriteState {
     Durable,
 }
 
-/// What a dependency is about.
+/// The kind of a dependency.
 #[derive(Debug)]
 pub(super) enum DepKind {
     /// The value of a directory entry.
@@ -172,12 +173,12 @@ pub(super) struct EntryDep {
     pub(super) hash: u64,
 }
 
-/// What an [`EntryDep`] does to its entry.
+/// The change that an [`EntryDep`] makes to its entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum EntryChange {
     /// The entry names an inode.
     Set { ino: Ino, dtype: u8 },
-    /// The entry names nothing, and its record is reserved.
+    /// The entry has no name, and its record is reserved.
     Clear,
     /// As `Clear`; the link count of the inode drops by one when it is durable.
     ClearAndDrop { ino: Ino },
@@ -192,7 +193,7 @@ impl EntryChange {
         matches!(self, EntryChange::Clear | EntryChange::ClearAndDrop { .. })
     }
 
-    /// What the entry names then.
+    /// The value of the entry after the change.
     pub(super) fn value(self) -> EntryTarget {
         match self {
             EntryChange::Set { ino, dtype } => EntryTarget { ino, dtype },
@@ -201,7 +202,7 @@ impl EntryChange {
     }
 }
 
-/// The value of an entry that names nothing.
+/// The value of an entry without a name.
 pub(super) const NO_ENTRY: EntryTarget = EntryTarget { ino: Ino(0), dtype: 0 };
 
 /// The place of a block pointer that has versions.
@@ -269,7 +270,7 @@ pub(super) struct ExtAttrDep {
     /// `extb` when it is durable.
     pub(super) new: [i64; 2],
     /// `extb` and `extsize` that a write shows until then. `None` while the inode is not updated:
-    /// then a write shows what the inode has.
+    /// then a write shows the values of the inode.
     pub(super) old: Option<([i64; 2], u32)>,
     /// The dependency before, if a write contained it and it is not durable.
     pub(super) before: Option<DepId>,

@@ -6,6 +6,7 @@
 
 use super::dep::Condition;
 use super::engine::Softdep;
+use super::invariant::broken;
 use super::writes::Waiter;
 use crate::buf::BufKey;
 use ffs_ondisk::Ino;
@@ -26,7 +27,9 @@ impl Softdep {
 
     /// An indirect block is discarded with its pointers.
     fn forget_indirect(&mut self, ino: Ino, key: BufKey) {
-        let Some(indirdep) = self.indirdeps.remove(key) else { return };
+        let Some(indirdep) = self.indirdeps.remove(key) else {
+            return broken("an indirect block is discarded that is not listed");
+        };
         self.stop_tracking_size(ino);
         let versions = indirdep.values().flat_map(|versions| versions.pending().iter().copied());
         let frees = self.end_allocs(versions);
@@ -38,7 +41,9 @@ impl Softdep {
     /// The block will not be written. Its waiters wait for the inode and the indirect blocks above:
     /// one of them lost the pointer.
     fn forget_block(&mut self, ino: Ino, key: BufKey) {
-        let Some(waiters) = self.writes.remove(key) else { return };
+        let Some(waiters) = self.writes.remove(key) else {
+            return broken("a block is discarded that has no pending change");
+        };
         let above = self.indirects_above(key);
         for Waiter { id, .. } in waiters {
             if let Some(ext_attr) = self.graph.ext_attr_mut(id) {

@@ -56,7 +56,7 @@ impl Softdep {
         }
     }
 
-    /// The new name `id` requires what must be durable before a write shows it.
+    /// The new name `id` requires the changes that must be durable before a write shows it.
     pub(super) fn require_target(
         &mut self,
         id: DepId,

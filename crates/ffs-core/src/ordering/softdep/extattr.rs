@@ -1,4 +1,4 @@
-//! Extended attributes: which blocks of them writes of the inode show.
+//! Extended attributes: the blocks of them that writes of the inode show.
 //!
 //! # Invariants
 //! 1. A write shows the newest blocks whose content and bitmap are durable, or the ones before
@@ -7,6 +7,7 @@
 use super::dep::{DepId, DepKind, ExtAttrDep};
 use super::engine::Softdep;
 use super::inodedep::InodeExtra;
+use super::invariant::broken;
 use super::pointer::pointer_to;
 use crate::buf::BufKey;
 use crate::ordering::FragRun;
@@ -31,7 +32,7 @@ impl Softdep {
         };
         if let Some(dep) = self.graph.ext_attr_mut(id) {
             if index == 0 {
-                // New blocks: nothing is left of the ones before, which no write contained.
+                // These replace the former new blocks, which no write contained.
                 dep.new = [0; 2];
             }
             if let Some(pointer) = dep.new.get_mut(index) {
@@ -50,8 +51,8 @@ impl Softdep {
         }
     }
 
-    /// The extended attributes of `ino` were removed: what waits for their blocks waits for the
-    /// inode without any.
+    /// The extended attributes of `ino` were removed: the dependents of their blocks now require
+    /// the inode without attributes.
     pub(super) fn ext_attr_removed(&mut self, ino: Ino) {
         let extra = self.inodedeps.extra_mut(ino);
         let mut next = extra.and_then(|extra| extra.ext_attr.take());
@@ -91,8 +92,12 @@ impl Softdep {
         extra: &InodeExtra,
         contained: &mut Vec<DepId>,
     ) -> bool {
+        // No attributes are pending.
         let Some(id) = extra.ext_attr else { return false };
-        let Some(DepKind::ExtAttr(dep)) = self.graph.kind(id) else { return false };
+        let Some(DepKind::ExtAttr(dep)) = self.graph.kind(id) else {
+            broken("an inode lists attributes that are not pending");
+            return false;
+        };
         if self.graph.is_ready(id) && d.extb == dep.new {
             contained.push(id);
             return false;

@@ -251,6 +251,7 @@ impl Softdep {
         let mut wanted = Vec::new();
         let inodedeps = &self.inodedeps;
         self.nameorder.retain_moved(|ino| {
+            // All names of the directory are reachable, and its old names absent.
             let Some(dep) = inodedeps.get(*ino) else { return false };
             let before = wanted.len();
             let drops = dep.extra().into_iter().flat_map(|extra| &extra.link_drops);

@@ -35,7 +35,7 @@ pub(super) fn is_removal_barrier(graph: &Graph, id: DepId) -> bool {
 }
 
 impl Softdep {
-    /// What the entry names with value `id`, if that is an entry's value.
+    /// The inode and type that the value `id` of an entry has; `None` if `id` is no such value.
     pub(super) fn value_of(&self, id: DepId) -> Option<EntryTarget> {
         self.graph.entry(id).map(|entry| entry.change.value())
     }
@@ -100,6 +100,7 @@ impl Softdep {
     /// The new value `id` of an entry requires the guardian. Not if the guardian requires `id`, or
     /// `work`, which will require `id`.
     pub(super) fn require_guardian(&mut self, id: DepId, guardian: Option<DepId>, work: &[DepId]) {
+        // Without a guardian no name has to be reachable first.
         let Some(on) = guardian else { return };
         if !self.is_required_by(on, id, work) {
             self.graph.require(id, on, Level::Reachable, Holds::Write);
@@ -114,6 +115,7 @@ impl Softdep {
         barrier: Option<DepId>,
         work: &[DepId],
     ) {
+        // Without a barrier all published names are reachable.
         let Some(on) = barrier else { return };
         if !self.is_required_by(on, id, work) {
             self.graph.require(id, on, Level::Durable, Holds::Write);
@@ -148,8 +150,7 @@ impl Softdep {
     }
 
     /// If `id` removes the directory `dir`, it removes the names that reserved entries of `dir` may
-    /// show: `id` requires what those require, and what the removals of older names of `dir`
-    /// require.
+    /// show: `id` inherits their guards, and those of the removals of older names of `dir`.
     pub(super) fn guard_removed_directory(&mut self, id: DepId, dir: Ino, removed: RemovedName) {
         if removed.drops < 2 {
             return;
@@ -173,6 +174,7 @@ impl Softdep {
     /// The name just entered for the directory `dir` requires its `..`. Of two names fsck keeps the
     /// one that `..` agrees with: not the old one, if the new one was fsynced or replaced another.
     pub(super) fn require_dotdot(&mut self, dir: Ino, dotdot: DepId) {
+        // The name is reachable already.
         let Some(name) = self.inodedeps.newest_name(dir) else { return };
         if holds(Rule::DotDotBeforeName) && !self.graph.depends_on(dotdot, name) {
             self.graph.require(name, dotdot, Level::Durable, Holds::Write);

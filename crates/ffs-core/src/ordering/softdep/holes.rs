@@ -60,6 +60,7 @@ impl Softdep {
         };
         let last = last.filter(|last| in_hole(last) && holds(Rule::NoTrailingHole));
         let alloc = last.and_then(|last| self.newest_alloc(PtrPlace::Inode(ino, last)));
+        // The new end is not a hole on the device: writes may show it.
         let (Some(last), Some(alloc)) = (last, alloc) else { return self.release_old_end(ino) };
         // The names that wait for truncated content become durable with the new end.
         let names = DepIds::from(self.inodedeps.names(ino));

@@ -52,6 +52,7 @@ impl IndirDeps {
 
     /// Removes the versions of the pointers in a range.
     pub(super) fn remove_range(&mut self, key: BufKey, range: Range<u32>) -> Vec<PointerVersions> {
+        // No pointer of the block is pending.
         let Some(dep) = self.0.get_mut(&key) else { return Vec::new() };
         let indices: Vec<u32> = dep.range(range).map(|(index, _)| *index).collect();
         let removed = indices.iter().filter_map(|index| dep.remove(index)).collect();

@@ -1,4 +1,4 @@
-//! Writes that were issued: what each shows, until a flush has made it durable.
+//! Writes that were issued, with their contents, until a flush has made them durable.
 //!
 //! # Invariants
 //! 1. A block has at most one write in flight: its buffer is locked until the write completes.
@@ -25,7 +25,7 @@ pub(super) struct ShownInode {
     pub(super) size: u64,
 }
 
-/// What a write of a block shows.
+/// The contents of a write of a block.
 #[derive(Debug, Default)]
 pub(super) struct BlockContents {
     /// Number of the last change of the block that it contains; 0 if none is pending.

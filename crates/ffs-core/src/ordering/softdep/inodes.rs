@@ -81,6 +81,7 @@ impl Softdep {
     /// See [`crate::ordering::Event::ContentBeforeName`].
     pub(super) fn content_before_name(&mut self, ino: Ino, dirty: &[BufKey]) {
         let newest = self.inodedeps.newest_name(ino);
+        // Without a pending name no dependency has to wait for the content.
         let Some(id) = newest.filter(|_| holds(Rule::ContentBeforeName)) else { return };
         for &key in dirty {
             self.writes.note_change(key);

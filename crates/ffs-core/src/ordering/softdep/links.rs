@@ -95,6 +95,7 @@ impl Softdep {
 
     /// The link that drops with the cleared entry `id` gets work of its own, which requires `id`.
     pub(super) fn split_link_drop(&mut self, id: DepId) {
+        // No link drops with a value that is a name, or the removal of a directory's name.
         let Some(ino) = self.take_link_drop(id) else { return };
         let work = self.graph.insert(DepKind::DropLinks { ino, by: 1, name: None });
         self.graph.require(work, id, Level::Durable, Holds::Write);
@@ -104,6 +105,7 @@ impl Softdep {
     /// The file whose link drops with the cleared entry `id`; it does not any more.
     pub(super) fn take_link_drop(&mut self, id: DepId) -> Option<Ino> {
         let entry = self.graph.entry_mut(id)?;
+        // Other values have no link drop, or one with a dependency of its own.
         let EntryChange::ClearAndDrop { ino } = entry.change else { return None };
         entry.change = EntryChange::Clear;
         Some(ino)

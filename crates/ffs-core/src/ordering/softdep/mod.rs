@@ -255,7 +255,7 @@ impl Ordering for SoftUpdates {
 }
 
 impl Softdep {
-    /// Records an event, and does what follows from it.
+    /// Records an event, and processes the dependencies that it satisfies.
     fn notify(&mut self, event: Event<'_>) -> Response {
         let logged = enabled!(target: LOG, Level::TRACE).then(|| event.to_string());
         let entry = match &event {

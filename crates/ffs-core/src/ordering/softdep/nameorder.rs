@@ -1,5 +1,5 @@
-//! The order among changes of names: what the next name of a file waits for, the names that come
-//! before later removals, and the sync points.
+//! The order among changes of names: the requirements of the next name of a file, the names that
+//! come before later removals, and the sync points.
 //!
 //! # Invariants
 //! 1. A name barrier is listed from its begin to its end.
@@ -11,6 +11,7 @@
 use super::dep::{DepId, DepKind};
 use super::graph::Graph;
 use super::heap::{release, table_bytes, tree_bytes};
+use super::invariant::broken;
 use crate::ordering::SyncPoint;
 use ffs_ondisk::Ino;
 use foldhash::fast::FixedState;
@@ -23,7 +24,7 @@ pub(super) struct NameOrder {
     before: HashMap<Ino, Vec<DepId>, FixedState>,
     /// Names that renames and links gave since the last removal; some may be reachable.
     published: Vec<DepId>,
-    /// What the next removal requires: the names that were published before.
+    /// The dependency that the next removal requires; it requires the names published before.
     removal_barrier: Option<DepId>,
     sync_points: BTreeMap<SyncPoint, DepId>,
     /// Directories that got another name, which may not be reachable.
@@ -45,18 +46,22 @@ impl NameOrder {
 
     /// Removes the name barriers of `ino`.
     pub(super) fn take_barriers(&mut self, graph: &Graph, ino: Ino) -> Vec<DepId> {
-        let Some(before) = self.before.remove(&ino) else { return Vec::new() };
+        let Some(before) = self.before.remove(&ino) else {
+            broken("a name barrier ends that is not listed");
+            return Vec::new();
+        };
         let is_barrier = |id: &DepId| matches!(graph.kind(*id), Some(DepKind::NameBarrier));
         let (barriers, names): (Vec<_>, Vec<_>) = before.into_iter().partition(is_barrier);
         self.set_before(ino, names);
         barriers
     }
 
-    /// What the next name of `ino` requires.
+    /// The names and barriers that the next name of `ino` requires.
     pub(super) fn before(&mut self, graph: &Graph, ino: Ino) -> Vec<DepId> {
         if self.before.is_empty() {
             return Vec::new();
         }
+        // Most names require no other name.
         let Some(mut before) = self.before.remove(&ino) else { return Vec::new() };
         before.retain(|id| graph.contains(*id));
         self.set_before(ino, before.clone());
@@ -84,7 +89,7 @@ impl NameOrder {
         names
     }
 
-    /// What removals require, if it is not met.
+    /// The dependency that removals require, if it is not satisfied.
     pub(super) fn removal_barrier(&self, graph: &Graph) -> Option<DepId> {
         self.removal_barrier.filter(|id| graph.contains(*id))
     }

@@ -11,6 +11,7 @@
 use super::dep::DepId;
 use super::graph::Graph;
 use super::heap::heap;
+use super::invariant::broken;
 use crate::ordering::FragRun;
 use ffs_ondisk::bmap::first_of_root;
 use ffs_ondisk::geometry::NDADDR;
@@ -86,6 +87,7 @@ impl PointerVersions {
     /// `id`, of which `run` is the value, is durable. Returns it and the versions before it.
     pub(super) fn set_durable(&mut self, id: DepId, run: FragRun) -> SmallVec<[DepId; 2]> {
         let Some(at) = self.pending.iter().position(|version| *version == id) else {
+            broken("a pointer does not list its version");
             return SmallVec::new();
         };
         self.durable = Some(run).filter(|run| run.at != FragNo::HOLE);

@@ -112,6 +112,7 @@ impl Softdep {
     /// the pointer.
     fn indirects_to(&self, lbn: Lbn) -> SmallVec<[(i64, u32); NIADDR]> {
         let mut way = SmallVec::new();
+        // A direct block, or one that no pointer can name.
         let Some(Path::Indirect { levels, index }) = bmap::path(&self.g, lbn) else { return way };
         let mut first = first_of_root(&self.g, levels - 1);
         for (level, &index) in (1..=levels).rev().zip(&index) {
@@ -124,6 +125,7 @@ impl Softdep {
 
     /// The indirect blocks, by in-core name, on the way to a block of a file.
     pub(super) fn indirects_above(&self, key: BufKey) -> SmallVec<[i64; NIADDR]> {
+        // Inode blocks and groups have fixed places.
         let BufKey::File(_, name) = key else { return SmallVec::new() };
         let (lbn, level) = match parse_name(&self.g, name) {
             Some(Named::Data(lbn)) => (lbn, 0),
@@ -163,9 +165,12 @@ impl Softdep {
     /// Whether the size of the file on the device covers the block of pointer `index` of an
     /// indirect block ([`crate::ordering::rules::Rule::SizeBeforeIndirect`]).
     pub(super) fn is_size_durable_over(&self, key: BufKey, index: u32) -> bool {
+        // Only indirect blocks have pointers, and their buffers belong to files.
         let BufKey::File(ino, name) = key else { return true };
         let extra = self.inodedeps.extra(ino);
+        // The size is tracked only while a pointer waits for it.
         let Some(on_device) = extra.and_then(|extra| extra.device_size) else { return true };
+        // Only indirect blocks have pointers.
         let Some(Named::Indirect { level, first }) = parse_name(&self.g, name) else {
             return true;
         };
@@ -183,6 +188,7 @@ impl Softdep {
     /// in a hole, and fsck would shorten it. Nothing that the pointer requires requires this block,
     /// and if no write shows the way to the block, the order does not matter.
     pub(super) fn last_pointer_held(&self, key: BufKey) -> Option<DepId> {
+        // Inode blocks and groups are not indirect blocks.
         let BufKey::File(ino, block) = key else { return None };
         if !self.may_be_shown(ino, block) {
             return None;
@@ -201,6 +207,7 @@ impl Softdep {
     /// Whether a write may show the way to an indirect block: not if the pointer to it, or one
     /// above, was in no write.
     fn may_be_shown(&self, ino: Ino, block: i64) -> bool {
+        // Other blocks have no floors, so the caller finds none for them.
         let Some(Named::Indirect { first, .. }) = parse_name(&self.g, block) else { return true };
         let way = self.indirects_to(first);
         let root = PtrPlace::root(ino, way.len().saturating_sub(1));

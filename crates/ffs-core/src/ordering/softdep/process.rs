@@ -6,13 +6,14 @@
 use super::dep::{DepId, DepKind, EntryChange, Level, WriteState};
 use super::engine::Softdep;
 use super::heap::release;
+use super::invariant::broken;
 use super::pagedep::{key_of, lbn_of};
 use super::pointers::Way;
 use crate::ordering::rules::{Rule, holds};
 use ffs_ondisk::Ino;
 
 impl Softdep {
-    /// Does what follows from satisfied dependencies, until nothing follows.
+    /// Processes satisfied dependencies, until there are none.
     pub(super) fn process_satisfied(&mut self) {
         loop {
             while let Some(id) = self.graph.next_satisfied() {
@@ -29,7 +30,9 @@ impl Softdep {
 
     /// `id` requires nothing any more.
     fn process(&mut self, id: DepId) {
-        let Some(dep) = self.graph.get(id) else { return };
+        let Some(dep) = self.graph.get(id) else {
+            return broken("a dependency that ended is processed");
+        };
         match dep.kind() {
             DepKind::Entry(_) if dep.state() == WriteState::Durable => self.set_reachable(id),
             DepKind::DropLinks { .. } | DepKind::FreeBlks { .. } | DepKind::FreeFile { .. } => {
@@ -69,7 +72,9 @@ impl Softdep {
 
     /// The device shows the value `id` of an entry.
     fn entry_durable(&mut self, id: DepId) {
-        let Some(entry) = self.graph.entry(id) else { return };
+        let Some(entry) = self.graph.entry(id) else {
+            return broken("an entry that ended becomes durable");
+        };
         let (at, change) = (entry.at, entry.change);
         let key = key_of(&self.g, at);
         let (mut older, mut is_last) = (Default::default(), false);

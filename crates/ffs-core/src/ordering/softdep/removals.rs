@@ -1,4 +1,4 @@
-//! Names that are removed or replaced (FreeBSD: `dirrem`): what must be durable first.
+//! Names that are removed or replaced (FreeBSD: `dirrem`), and the changes that they require.
 //!
 //! # Invariants
 //! 1. A name that no write contained is removed without a trace, unless other changes rely on it
@@ -11,6 +11,7 @@ use super::dep::{DepId, DepKind, EntryChange, Holds, Level, NO_ENTRY};
 use super::engine::{BlockChange, Softdep};
 use super::graph::{DepIds, Graph};
 use super::guards::{is_point, is_removal_barrier};
+use super::invariant::broken;
 use super::links::AbsentAfter;
 use super::pagedep::key_of;
 use crate::buf::BufKey;
@@ -115,7 +116,7 @@ impl Softdep {
     fn remove_guarded(&mut self, removal: Removal) -> bool {
         let Removal { at, old, removed, hash, own, guardian, barrier } = removal;
         let key = key_of(&self.g, at);
-        // It collects what the removal requires, and becomes the last value if that is anything.
+        // It collects the requirements of the removal. If there are any, it becomes the last value.
         let id = self.new_value(at, NO_ENTRY);
         self.guard_removed_directory(id, old.ino, removed);
         let is_new_record = self.pagedeps.entry(key, at.off).is_some_and(|versions| {
@@ -160,7 +161,8 @@ impl Softdep {
         true
     }
 
-    /// The device never had the name, nor another one in its entry: nothing is left of it.
+    /// The device never had the name, nor another one in its entry: ends all that was recorded for
+    /// it. Returns false, because the entry is not reserved.
     fn forget_entry(&mut self, removal: Removal, id: DepId, work: &[DepId]) -> bool {
         let Removal { at, old, removed, .. } = removal;
         self.pagedeps.remove_entry(key_of(&self.g, at), at.off);
@@ -210,8 +212,9 @@ impl Softdep {
     }
 
     /// The pending name `own` of `ino` at `at` is replaced by the value `next`. If no write
-    /// contained it, forgets it and returns the rest; else nothing relies on it any more. The
-    /// dependents of the name require another name of the file, or `next`.
+    /// contained it, cancels it and returns the rest; its dependents then require another name of
+    /// the file, or `next`. Otherwise returns `None`, and its dependents, except work, removal
+    /// barriers and sync points, require another name or nothing, unless that closes a cycle.
     fn retract(&mut self, own: DepId, ino: Ino, at: DirPos, next: DepId) -> Option<Retracted> {
         let other = self.unlist_pending_name(own, ino);
         let key = key_of(&self.g, at);
@@ -279,7 +282,9 @@ impl Softdep {
     /// The directory block was discarded with its directory, or was truncated: the dependents of
     /// its names require the directory's inode.
     pub(super) fn forget_directory_block(&mut self, dir: Ino, key: BufKey) {
-        let Some(entries) = self.pagedeps.remove_block(key) else { return };
+        let Some(entries) = self.pagedeps.remove_block(key) else {
+            return broken("a directory block is discarded that is not listed");
+        };
         for versions in entries.into_versions() {
             let last = versions.last();
             for &id in versions.pending() {

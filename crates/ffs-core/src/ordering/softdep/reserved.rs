@@ -44,11 +44,13 @@ impl Softdep {
         }
     }
 
-    /// If the reserved entry at `at` gets the name back that the device shows, nothing happened:
-    /// forgets the removal, and returns whether it did.
+    /// If the reserved entry at `at` gets the name back that the device shows, cancels the removal.
+    /// Returns whether it did.
     pub(super) fn restore_entry(&mut self, at: DirPos, target: EntryTarget) -> bool {
         let key = key_of(&self.g, at);
+        // An entry without pending values is not reserved.
         let Some(versions) = self.pagedeps.entry(key, at.off) else { return false };
+        // With several values, a write may have shown one that is not the durable one.
         let [last] = *versions.pending() else { return false };
         if versions.durable() != target || !self.graph.is_unwritten(last) || !self.is_clear(last) {
             return false;
@@ -80,6 +82,7 @@ impl Softdep {
     pub(super) fn replace_reservation(&mut self, at: DirPos, id: DepId) {
         let key = key_of(&self.g, at);
         let last = self.pagedeps.entry(key, at.off).and_then(|versions| versions.last());
+        // An entry in a free record, not a reserved one.
         let Some(last) = last.filter(|&last| self.is_clear(last)) else { return };
         self.unreserve(at.dir);
         if self.graph.is_unwritten(last) && self.graph.can_pass(last, id, |_, _| true) {
@@ -121,6 +124,7 @@ impl Softdep {
     /// See [`crate::ordering::Ordering::reserved_for`].
     pub(super) fn reserved_for(&self, dir: Ino, name: &[u8]) -> Option<DirOff> {
         let hash = self.pagedeps.hash(dir, name);
+        // A name that was not removed lately, or whose record was merged into its neighbour.
         let Some(RemovedEntry::Reserved(off)) = self.pagedeps.removed(hash) else { return None };
         let key = key_of(&self.g, DirPos { dir, off });
         let last = self.pagedeps.entry(key, off)?.last()?;
@@ -136,6 +140,7 @@ impl Softdep {
     /// See [`crate::ordering::Ordering::reserved_in`]; for the chunk with `at`.
     pub(super) fn reserved_beside(&self, at: DirPos) -> ReservedMask {
         let extra = self.inodedeps.extra(at.dir).filter(|e| self.reserved && e.has_reserved());
+        // Most directories have no reserved entries.
         let Some(extra) = extra else { return 0 };
         let key = key_of(&self.g, at);
         let held = if extra.reserved > 0 { self.pagedeps.reserved_in(key, at.off) } else { 0 };

@@ -12,6 +12,7 @@
 use super::dep::{Condition, DepId, Requirement};
 use super::direntries::{DirEntries, chunk_of};
 use super::engine::Softdep;
+use super::invariant::broken;
 use super::log::LOG;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
@@ -37,14 +38,15 @@ fn shown_at(entries: &DirEntries, shown: &ShownEntries, off: u32) -> Option<DepI
 }
 
 impl Softdep {
-    /// Rolls back what the copy `bytes` of a directory block must not show, and lists the
-    /// dependencies that it contains. Returns whether anything was rolled back.
+    /// Rolls back the changes that the copy `bytes` of a directory block must not show, and lists
+    /// the dependencies that it contains. Returns whether anything was rolled back.
     pub(super) fn roll_back_directory(
         &self,
         key: BufKey,
         bytes: &mut [u8],
         contained: &mut Vec<DepId>,
     ) -> bool {
+        // No entry of the block is pending.
         let Some(entries) = self.pagedeps.block(key) else { return false };
         let mut shown = ShownEntries::new();
         let mut held = Vec::new();
@@ -88,10 +90,13 @@ impl Softdep {
         loop {
             let before = held.len();
             held.retain(|&off| {
-                let Some(versions) = entries.get(off) else { return false };
+                let Some(versions) = entries.get(off) else {
+                    broken("a held entry is not listed");
+                    return false;
+                };
                 let is_admitted = versions.last().is_some_and(|last| {
                     let mut requirements = self.graph.requirements(last).into_iter();
-                    requirements.all(|r| self.is_met_in_chunk(&r, off, entries, shown))
+                    requirements.all(|r| self.is_satisfied_in_chunk(&r, off, entries, shown))
                 });
                 let at = shown.binary_search_by_key(&off, |entry| entry.off);
                 if let Some(entry) =
@@ -107,9 +112,9 @@ impl Softdep {
         }
     }
 
-    /// Whether the requirement of the entry at `off` is met by a write of its chunk: by a name that
-    /// is shown in it, and that is reachable once it is durable.
-    fn is_met_in_chunk(
+    /// Whether a write of the chunk satisfies the requirement of the entry at `off`: the required
+    /// name is shown in the chunk, and is reachable once it is durable.
+    fn is_satisfied_in_chunk(
         &self,
         requirement: &Requirement,
         off: u32,
@@ -119,7 +124,9 @@ impl Softdep {
         if !requirement.holds_write() {
             return true;
         }
+        // A block or an inode: no write of this chunk makes it durable.
         let Condition::Dep(on, _) = requirement.condition() else { return false };
+        // A dependency that is no name is not in a chunk.
         let Some(name) = self.graph.entry(on) else { return false };
         chunk_of(name.at.off) == chunk_of(DirOff(off))
             && shown_at(entries, shown, name.at.off.0) == Some(on)

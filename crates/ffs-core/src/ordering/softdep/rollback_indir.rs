@@ -12,14 +12,15 @@ use ffs_ondisk::bmap;
 use tracing::debug;
 
 impl Softdep {
-    /// Rolls back what the copy `bytes` of an indirect block must not show, and lists the
-    /// dependencies that it contains. Returns whether anything was rolled back.
+    /// Rolls back the changes that the copy `bytes` of an indirect block must not show, and lists
+    /// the dependencies that it contains. Returns whether anything was rolled back.
     pub(super) fn roll_back_indirect(
         &self,
         key: BufKey,
         bytes: &mut [u8],
         contained: &mut Vec<DepId>,
     ) -> bool {
+        // No pointer of the block is pending.
         let Some(indirdep) = self.indirdeps.get(key) else { return false };
         let mut rolled_back = false;
         for (&index, versions) in indirdep {

@@ -40,8 +40,8 @@ impl Softdep {
         (first.unwrap_or(0)..end).map(Ino)
     }
 
-    /// Rolls back what the copy `bytes` of an inode block must not show. Returns whether anything
-    /// was.
+    /// Rolls back the changes that the copy `bytes` of an inode block must not show. Returns
+    /// whether there were any.
     pub(super) fn roll_back_inodes(
         &mut self,
         key: BufKey,
@@ -78,8 +78,8 @@ impl Softdep {
         rolled_back
     }
 
-    /// Rolls back what a write must not show of the inode, and lists the dependencies that it
-    /// contains. Returns whether anything was rolled back.
+    /// Rolls back the changes of the inode that a write must not show, and lists the dependencies
+    /// that it contains. Returns whether anything was rolled back.
     fn roll_back_inode(
         &self,
         d: &mut Dinode,

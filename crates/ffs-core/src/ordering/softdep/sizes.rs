@@ -128,6 +128,7 @@ impl Softdep {
 
     /// The indirect blocks, by in-core name, for which the size of `ino` has a floor; each once.
     fn indirects_to_clear(&self, ino: Ino) -> BTreeSet<i64> {
+        // Without an extra part the size has no floor.
         let Some(extra) = self.inodedeps.extra(ino) else { return BTreeSet::new() };
         self.graph.count_steps(extra.floors().len());
         let floors = extra.floors().filter_map(|id| self.graph.get(id));

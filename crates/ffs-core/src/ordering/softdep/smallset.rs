@@ -66,6 +66,7 @@ impl<T> SmallSet<T> {
 
     /// Bytes that the set allocated.
     pub(super) fn bytes(&self) -> usize {
+        // One element, or none, is in the set itself.
         let SmallSet::Larger(Some(larger)) = self else { return 0 };
         let elements = match &**larger {
             Larger::Few(few) => few.capacity() * size_of::<T>(),

@@ -9,6 +9,7 @@
 use super::dep::{DepId, DepKind};
 use super::engine::Softdep;
 use super::graph::DepIds;
+use super::inodedep::InodeExtra;
 use super::pagedep::block_key;
 use super::pointer::{first_block, pointer_in};
 use crate::buf::BufKey;
@@ -21,6 +22,7 @@ impl Softdep {
     /// Makes the pointers and bounds of the inode agree with `d`, which is stored now: pointers
     /// that were cleared, a last block that became shorter, a size below one that had a bound.
     pub(super) fn reconcile(&mut self, ino: Ino, d: &Dinode) {
+        // Without an extra part no pointer, bound or attribute is pending.
         let Some(extra) = self.inodedeps.extra(ino) else { return };
         // Writes may show an older size, and the pointers up to it.
         let end = d.size.max(extra.truncated_size(&self.graph));
@@ -32,7 +34,7 @@ impl Softdep {
                 // A hole beyond the size is none.
                 is_last && (stored != 0 || self.g.lblktosize(first_block(&self.g, index)) < end)
             });
-        let bounds = self.outgrown_bounds(ino, d);
+        let bounds = self.outgrown_bounds(extra, d);
         for index in kept.into_iter().filter(|index| *index < NDADDR) {
             let frags = self.g.blksize(d.size, Lbn(index as u64)) / self.g.fsize;
             let versions = self.inodedeps.extra_mut(ino).and_then(|e| e.pointer_mut(index));
@@ -61,9 +63,8 @@ impl Softdep {
         self.free_after(ino, frees, &[]);
     }
 
-    /// The bounds of `ino` that `d` has no use for.
-    fn outgrown_bounds(&self, ino: Ino, d: &Dinode) -> DepIds {
-        let Some(extra) = self.inodedeps.extra(ino) else { return DepIds::new() };
+    /// The bounds of the inode that `d` has no use for.
+    fn outgrown_bounds(&self, extra: &InodeExtra, d: &Dinode) -> DepIds {
         let mut bounds = DepIds::new();
         // Without indirect blocks none of their pointers is beyond the size.
         if d.ib == [0; NIADDR] {

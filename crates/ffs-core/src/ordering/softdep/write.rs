@@ -58,6 +58,7 @@ impl Softdep {
 
     /// See [`crate::buf::WriteHooks::write_completed`].
     pub(super) fn write_completed(&mut self, key: BufKey, result: WriteResult) -> bool {
+        // Writes that show no pending change are not listed.
         let Some(contents) = self.inflight.complete(key) else { return false };
         trace!(target: LOG, %key, ?result, "write completed");
         if result == WriteResult::Failed {
@@ -117,6 +118,7 @@ impl Softdep {
     /// A dependency that waits for a directory block to lose a name also waits for the directory to
     /// show this block: while the device shows an older one, it shows the name.
     fn require_block_shown(&mut self, id: DepId, key: BufKey) {
+        // Blocks of metadata, indirect blocks and attributes have no names.
         let BufKey::File(ino, lbn @ 0..) = key else { return };
         if self.awaits_removal(id) && holds(Rule::PointerBeforeEntry) {
             self.require_pointers(id, ino, Lbn(lbn.unsigned_abs()), Way::FromInode);

@@ -60,7 +60,7 @@ impl Waiters {
         }
     }
 
-    /// Removes the dependencies that wait for nothing later than `durable`.
+    /// Removes the dependencies that wait for `durable` or an earlier number, and returns them.
     pub(super) fn take_due(&mut self, durable: u64) -> SmallVec<[DepId; 4]> {
         let mut due = SmallVec::new();
         self.0.retain(|waiter| {
@@ -192,6 +192,7 @@ impl Writes {
         key: BufKey,
         change: u64,
     ) -> (SmallVec<[DepId; 4]>, usize) {
+        // All changes were durable already, or the block was discarded during the write.
         let Some(block) = self.blocks.get_mut(&key) else { return Default::default() };
         block.durable = block.durable.max(change);
         let waiting = block.waiters.len();

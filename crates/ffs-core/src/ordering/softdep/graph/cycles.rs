@@ -1,5 +1,6 @@
 //! Paths in the graph: before an edge is added that could close a cycle, and for the audit.
 
+use super::super::invariant::broken;
 use super::{Dep, DepId, Graph};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +39,10 @@ impl Graph {
         on: DepId,
         which: impl Fn(&Graph, DepId) -> bool,
     ) -> bool {
-        let Some(dep) = self.get(id) else { return true };
+        let Some(dep) = self.get(id) else {
+            broken("the dependents of a dependency that ended are to be passed on");
+            return true;
+        };
         let is_passed = |id: DepId| dep.dependents.contains(&id) && which(self, id);
         if is_passed(on) {
             return false;

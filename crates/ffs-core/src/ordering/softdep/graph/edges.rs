@@ -36,6 +36,7 @@ impl Graph {
         if on == id || !self.contains(id) {
             return;
         }
+        // `on` ended: it was durable and reachable, or no write will contain it.
         let Some(dep) = self.deps.get_mut(on) else { return };
         if level == Level::Durable && dep.state == WriteState::Durable {
             return;
@@ -46,7 +47,9 @@ impl Graph {
 
     /// The condition is met for `id`, which the caller has removed from the dependents or waiters.
     pub(in super::super) fn satisfy(&mut self, id: DepId, condition: Condition) {
-        let Some(dep) = self.deps.get_mut(id) else { return };
+        let Some(dep) = self.deps.get_mut(id) else {
+            return broken("a condition is met for a dependency that ended");
+        };
         if dep.requirements.remove(&Requirement::new(condition, Holds::Write)).is_some() {
             self.edges -= 1;
             if dep.requirements.is_empty() {
@@ -105,7 +108,9 @@ impl Graph {
 
     /// Meets the conditions of dependents that wait for `id` to come as far as `level`.
     pub(in super::super) fn announce(&mut self, id: DepId, level: Level) {
-        let Some(dep) = self.deps.get_mut(id) else { return };
+        let Some(dep) = self.deps.get_mut(id) else {
+            return broken("a dependency that ended is announced");
+        };
         let mut dependents = mem::take(&mut dep.dependents);
         dependents.retain(|&dependent| {
             self.satisfy(dependent, Condition::Dep(id, level));
@@ -128,7 +133,9 @@ impl Graph {
         on: Option<DepId>,
         which: impl Fn(&Graph, DepId) -> bool,
     ) {
-        let Some(dep) = self.deps.get_mut(id) else { return };
+        let Some(dep) = self.deps.get_mut(id) else {
+            return broken("the dependents of a dependency that ended are passed on");
+        };
         let all = mem::take(&mut dep.dependents);
         let (passed, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|&dep| which(self, dep));
         if let Some(dep) = self.deps.get_mut(id) {
@@ -142,7 +149,9 @@ impl Graph {
     /// `dependent`, which was removed from the dependents of `id`, requires `on` instead, or
     /// nothing.
     fn pass_one(&mut self, id: DepId, on: Option<DepId>, dependent: DepId) {
-        let Some(dep) = self.get(dependent) else { return };
+        let Some(dep) = self.get(dependent) else {
+            return broken("a dependent ended and is still listed");
+        };
         let requirements = dep.requirements_for(id);
         self.count_steps(1);
         for requirement in requirements {

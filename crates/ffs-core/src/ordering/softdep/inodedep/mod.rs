@@ -1,5 +1,5 @@
-//! Dependencies on one inode (FreeBSD: `inodedep`): which of its stored states are durable, what
-//! waits for them, and the names and links that are not settled.
+//! Dependencies on one inode (FreeBSD: `inodedep`): which of its stored states are durable, the
+//! dependencies that wait for them, and the names and links that are not settled.
 //!
 //! # Invariants
 //! 1. A new inode is shown as free (but for generation and `freelink`) until its bitmap is durable.

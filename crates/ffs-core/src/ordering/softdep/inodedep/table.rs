@@ -8,6 +8,7 @@
 use super::super::arena::Arena;
 use super::super::dep::DepId;
 use super::super::heap::{table_bytes, take};
+use super::super::invariant::broken;
 use super::{DeviceSize, Init, InodeDep, InodeExtra};
 use crate::sparse_array::SparseArray;
 use ffs_ondisk::Ino;
@@ -96,6 +97,7 @@ impl InodeDeps {
 
     /// Removes the inodedep if it is idle.
     pub(in super::super) fn drop_idle(&mut self, ino: Ino) {
+        // Several steps of one event call this; the first one may have removed it.
         let Some(dep) = self.get_mut(ino) else { return };
         if let Some(extra) = dep.extra.as_mut().filter(|_| dep.names.is_empty()) {
             extra.exchanged = false;
@@ -134,7 +136,7 @@ impl InodeDeps {
         }
     }
 
-    /// The inode is stored in a state that something may wait for.
+    /// The inode is stored in a state that a dependency may wait for.
     pub(in super::super) fn note_state(&mut self, ino: Ino) {
         let number = self.next_number();
         self.entry(ino).stored = number;
@@ -142,6 +144,7 @@ impl InodeDeps {
 
     /// `id` waits until the inode as it is stored now is durable. Returns whether it is not.
     pub(in super::super) fn wait(&mut self, id: DepId, ino: Ino) -> bool {
+        // An inode without an inodedep is durable as it is stored.
         let Some(dep) = self.get_mut(ino) else { return false };
         let state = match dep.init {
             Init::New { .. } => dep.stored.max(dep.allocated + 1),
@@ -183,6 +186,7 @@ impl InodeDeps {
         state: u64,
         size: u64,
     ) -> (SmallVec<[DepId; 4]>, usize) {
+        // The inodedep became idle, or the inode was freed, while the write was in flight.
         let Some(dep) = self.get_mut(ino) else { return Default::default() };
         if let Some(on_device) = dep.extra.as_mut().and_then(|extra| extra.device_size.as_mut()) {
             on_device.durable = size.min(on_device.issued);
@@ -196,9 +200,12 @@ impl InodeDeps {
     }
 
     /// An inode that no write contained is free again. Returns the dependencies that waited for it.
-    /// What concerns its older life stays: the link delta, and names.
+    /// The link delta and the names of its previous use stay.
     pub(in super::super) fn forget_new(&mut self, ino: Ino) -> SmallVec<[DepId; 4]> {
-        let Some(mut dep) = self.remove(ino) else { return SmallVec::new() };
+        let Some(mut dep) = self.remove(ino) else {
+            broken("an inode without an inodedep is forgotten");
+            return SmallVec::new();
+        };
         let due = dep.waiters.take_due(u64::MAX);
         if dep.nlink_delta > 0 || !dep.names.is_empty() {
             let kept = self.entry(ino);
@@ -275,6 +282,7 @@ impl InodeDeps {
 
     /// Returns the remaining delta.
     pub(in super::super) fn lower_nlink_delta(&mut self, ino: Ino, by: u16) -> u16 {
+        // Without an inodedep the stored count is that of the file.
         let Some(dep) = self.get_mut(ino) else { return 0 };
         dep.nlink_delta = dep.nlink_delta.saturating_sub(by);
         let left = dep.nlink_delta;

@@ -1,0 +1,252 @@
+//! The undo log of growfs, and the mark of an unfinished one.
+//!
+//! **Invariants.**
+//! 1. The log is durable before the mark is set. So a log that its mark locates is whole, unless
+//!    the device damaged it; its check hash shows that.
+//! 2. The mark is set, and removed, by the write of one 512-byte sector, with a flush on either
+//!    side. The superblock with the mark has the old fields or the new ones, or a mixture: only
+//!    the mark is read.
+//! 3. Restoring writes the same bytes however often it is interrupted and repeated.
+
+use ffs_device::BlockDevice;
+use ffs_ondisk::growth::GrowthRecord;
+use ffs_ondisk::hash::check_hash_parts;
+use ffs_ondisk::superblock::{
+    FS_BAD_MAGIC, MAGIC_OFFSET, SBLOCKSEARCH, SBLOCKSIZE, SbFields, magic_of,
+};
+use ffs_ondisk::{Endian, Geometry, Superblock, sbcheck, wire};
+
+use crate::{AdminError, Volume};
+
+/// The 512-byte sector of the superblock that has the magic number and the growth record.
+const MARK_SECTOR: std::ops::Range<usize> = 1024..1536;
+/// Bytes of the log's header: the number of entries.
+const HEADER: usize = 8;
+/// Bytes of an entry's header: byte offset on the device and length.
+const ENTRY: usize = 16;
+/// Most entries: the superblock, two group blocks, two summary records.
+const MOST_ENTRIES: usize = 5;
+
+/// Bytes that growfs replaces, and their places. The superblock is the first entry.
+pub(super) struct UndoLog {
+    entries: Vec<(u64, Vec<u8>)>,
+    endian: Endian,
+}
+
+impl UndoLog {
+    /// The longest log of a volume, bytes.
+    pub(super) fn most_bytes(g: &Geometry) -> u64 {
+        let content = SBLOCKSIZE + 2 * (g.cgsize as usize + ffs_ondisk::Csum::SIZE);
+        (HEADER + MOST_ENTRIES * ENTRY + content) as u64
+    }
+
+    /// Reads the superblock of `old` and the bytes at `places`, each a byte offset and a length.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn read(old: &Volume<'_>, places: Vec<(u64, u64)>) -> Result<UndoLog, AdminError> {
+        let superblock = (old.sb.location, u64::try_from(old.sb.f.sbsize).unwrap_or(0));
+        let mut entries = Vec::new();
+        for (at, len) in std::iter::once(superblock).chain(places) {
+            let mut bytes = vec![0; len as usize];
+            old.device().read_at(at, &mut bytes)?;
+            entries.push((at, bytes));
+        }
+        debug_assert!(entries.len() <= MOST_ENTRIES, "{} entries", entries.len());
+        Ok(UndoLog { entries, endian: old.geo.endian })
+    }
+
+    /// Writes the log to byte `at` and returns the record that locates it.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn write(&self, dev: &dyn BlockDevice, at: u64) -> Result<GrowthRecord, AdminError> {
+        let mut bytes = Vec::new();
+        let put = |bytes: &mut Vec<u8>, value: u64| {
+            let end = bytes.len();
+            bytes.resize(end + 8, 0);
+            wire::put(bytes, end, self.endian, value);
+        };
+        put(&mut bytes, self.entries.len() as u64);
+        for (at, content) in &self.entries {
+            put(&mut bytes, *at);
+            put(&mut bytes, content.len() as u64);
+            bytes.extend_from_slice(content);
+        }
+        dev.write_at(at, &bytes)?;
+        let log_hash = check_hash_parts(&[&bytes]);
+        Ok(GrowthRecord { log_at: at, log_len: bytes.len() as u32, log_hash })
+    }
+
+    /// Decodes a log; `None` if it is malformed, or names a place outside of the device.
+    fn decode(bytes: &[u8], endian: Endian, device_bytes: u64) -> Option<UndoLog> {
+        let count: u64 = wire::get(bytes.get(..HEADER)?, 0, endian);
+        let count = usize::try_from(count).ok().filter(|n| (1..=MOST_ENTRIES).contains(n))?;
+        let mut rest = bytes.get(HEADER..)?;
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            let (header, tail) = rest.split_at_checked(ENTRY)?;
+            let (at, len): (u64, u64) =
+                (wire::get(header, 0, endian), wire::get(header, 8, endian));
+            let (content, tail) = tail.split_at_checked(usize::try_from(len).ok()?)?;
+            at.checked_add(len).filter(|&end| end <= device_bytes)?;
+            entries.push((at, content.to_vec()));
+            rest = tail;
+        }
+        Some(UndoLog { entries, endian })
+    }
+}
+
+/// The superblock with and without the mark of an unfinished growfs.
+pub(super) struct Mark {
+    location: u64,
+    /// The mark's sector with the fields of the superblock in force.
+    marked_old: Vec<u8>,
+    /// The new superblock.
+    new: Vec<u8>,
+    endian: Endian,
+    record: GrowthRecord,
+}
+
+impl Mark {
+    /// For the change from the superblock of `old` to `new`, with an undo log at `record`.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn new(
+        old: &Volume<'_>,
+        new: &Superblock,
+        record: GrowthRecord,
+    ) -> Result<Mark, AdminError> {
+        let mut old_bytes = vec![0; MARK_SECTOR.end];
+        old.device().read_at(old.sb.location, &mut old_bytes)?;
+        Ok(Mark::between(old.sb.location, old_bytes, new.encode(), new.endian, record))
+    }
+
+    fn between(
+        location: u64,
+        mut old: Vec<u8>,
+        new: Vec<u8>,
+        endian: Endian,
+        record: GrowthRecord,
+    ) -> Mark {
+        set_mark(&mut old, endian, record);
+        Mark { location, marked_old: old[MARK_SECTOR].to_vec(), new, endian, record }
+    }
+
+    /// Sets the mark.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn set(&self, dev: &dyn BlockDevice) -> Result<(), AdminError> {
+        dev.write_at(self.location + MARK_SECTOR.start as u64, &self.marked_old)?;
+        Ok(dev.flush()?)
+    }
+
+    /// Writes the new superblock, with the mark.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn write_marked(&self, dev: &dyn BlockDevice) -> Result<(), AdminError> {
+        let mut bytes = self.new.clone();
+        set_mark(&mut bytes, self.endian, self.record);
+        dev.write_at(self.location, &bytes)?;
+        Ok(dev.flush()?)
+    }
+
+    /// Removes the mark: the new superblock is in force.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn remove(&self, dev: &dyn BlockDevice) -> Result<(), AdminError> {
+        dev.write_at(self.location + MARK_SECTOR.start as u64, &self.new[MARK_SECTOR])?;
+        Ok(dev.flush()?)
+    }
+}
+
+/// Puts the magic number of an unfinished volume and the growth record into a superblock.
+fn set_mark(superblock: &mut [u8], endian: Endian, record: GrowthRecord) {
+    wire::put(superblock, MAGIC_OFFSET, endian, FS_BAD_MAGIC);
+    record.encode(superblock, endian);
+}
+
+/// A growfs that did not finish.
+pub(super) struct Unfinished {
+    location: u64,
+    endian: Endian,
+    record: GrowthRecord,
+}
+
+/// Finds the mark of an unfinished growfs.
+///
+/// # Errors
+/// The device's.
+pub(super) fn find(dev: &dyn BlockDevice) -> Result<Option<Unfinished>, AdminError> {
+    for location in SBLOCKSEARCH {
+        let mut bytes = vec![0; SBLOCKSIZE];
+        if location + SBLOCKSIZE as u64 > dev.len_bytes() {
+            continue;
+        }
+        dev.read_at(location, &mut bytes)?;
+        if let Some((endian, None)) = magic_of(&bytes)
+            && let Some(record) = GrowthRecord::decode(&bytes, endian)
+        {
+            return Ok(Some(Unfinished { location, endian, record }));
+        }
+    }
+    Ok(None)
+}
+
+impl Unfinished {
+    /// Restores the old volume and removes the mark.
+    ///
+    /// # Errors
+    /// [`AdminError::Refused`] before any write if the undo log is damaged; the device's.
+    pub(super) fn restore(&self, dev: &dyn BlockDevice) -> Result<(), AdminError> {
+        let (log, old) = self.read_log(dev)?;
+        tracing::info!(target: "ffs::growfs", "restoring the volume of an unfinished growfs");
+        for (at, content) in log.entries.iter().skip(1) {
+            dev.write_at(*at, content)?;
+        }
+        super::write_copies(&old, old.geo.ncg)?;
+        dev.flush()?;
+        let (_, superblock) = log.entries.into_iter().next().ok_or_else(damaged)?;
+        let mark =
+            Mark::between(self.location, superblock.clone(), superblock, log.endian, self.record);
+        mark.write_marked(dev)?;
+        mark.remove(dev)
+    }
+
+    /// The undo log, and the old volume that its first entry describes.
+    fn read_log<'d>(&self, dev: &'d dyn BlockDevice) -> Result<(UndoLog, Volume<'d>), AdminError> {
+        let GrowthRecord { log_at, log_len, log_hash } = self.record;
+        let device_bytes = dev.len_bytes();
+        if log_at.checked_add(log_len.into()).is_none_or(|end| end > device_bytes) {
+            return Err(AdminError::Refused(format!(
+                "growfs did not finish, and its undo log at byte {log_at} is beyond the end of \
+                 the device ({device_bytes} bytes): enlarge the device to its size at that time"
+            )));
+        }
+        let mut bytes = vec![0; log_len as usize];
+        dev.read_at(log_at, &mut bytes)?;
+        if check_hash_parts(&[&bytes]) != log_hash {
+            return Err(damaged());
+        }
+        let log = UndoLog::decode(&bytes, self.endian, device_bytes).ok_or_else(damaged)?;
+        let (at, superblock) = log.entries.first().ok_or_else(damaged)?;
+        if *at != self.location || superblock.len() < SbFields::SIZE.max(MARK_SECTOR.end) {
+            return Err(damaged());
+        }
+        let sb = Superblock::decode(superblock, *at)?;
+        let geo = sbcheck::geometry(&sb, Some(device_bytes))?;
+        Ok((log, Volume::from_parts(dev, sb, geo)))
+    }
+}
+
+fn damaged() -> AdminError {
+    AdminError::Refused(
+        "growfs did not finish, and its undo log is damaged: run fsck with a backup superblock \
+         (fsck -b)"
+            .into(),
+    )
+}

@@ -1,0 +1,171 @@
+//! `ffs growfs`.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+
+use ffs_admin::growfs::{self, GrowfsOptions, GrowfsReport};
+use ffs_admin::{Volume, counted};
+use ffs_device::{BlockDevice, Opened, SplitMix64, SystemClock, host_words};
+
+use super::Doc;
+use crate::bsd;
+use crate::fail::{Failure, Outcome, show};
+use crate::progress::Progress;
+use crate::{output, session, signals};
+
+pub(crate) const DOC: Doc = Doc {
+    examples: &[
+        ("ffs growfs disk.img@3", "as large as partition 3, after the partition was enlarged"),
+        ("ffs growfs -s 4g root.img", "an image file of 4 GiB; the file becomes longer"),
+        ("ffs growfs -N -s 4g root.img", "only show the result"),
+    ],
+    exit: &[
+        ("0", "the file system is larger"),
+        ("1", "it is not; the reason is on standard error"),
+    ],
+    see_also: &["ffs-newfs(8)", "ffs-tunefs(8)", "ffs-fsck(8)", "ffs-dumpfs(8)"],
+    section: "8",
+    usage_code: 1,
+};
+
+/// Enlarge a file system that is not mounted.
+///
+/// The file system grows to the size of its partition, device or image, or to that of -s. With -s a
+/// plain image file is made longer first. Files are not touched. After an interruption run growfs
+/// again: either the size is one of the two, or the next run completes the change. The volume must
+/// be clean, and must not have snapshots.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// IMAGE[@N]: a file or a block device
+    #[arg(value_name = "IMAGE")]
+    image: OsString,
+    /// Size of the file system afterwards: sectors of 512 bytes, or bytes with a suffix
+    #[arg(short = 's', value_name = "SIZE", value_parser = bsd::sectors)]
+    size: Option<u64>,
+    /// Only show the result
+    #[arg(short = 'N')]
+    dry_run: bool,
+    /// Do not prompt
+    #[arg(short = 'y')]
+    yes: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let name = show(args.image.as_bytes());
+    let report = if args.dry_run { dry_run(&args, &name) } else { grow(&args, &name) }?;
+    print_report(&args, &name, &report)?;
+    Ok(0)
+}
+
+/// The result of a growth, without a write.
+fn dry_run(args: &Args, name: &str) -> Result<GrowfsReport, Failure> {
+    let opened = session::open(&args.image, false)?;
+    let device_bytes = args.size.filter(|_| is_plain_file(&opened));
+    let options = GrowfsOptions { size: args.size, dry_run: true, device_bytes };
+    call(&*opened.device, options, name)
+}
+
+fn grow(args: &Args, name: &str) -> Result<GrowfsReport, Failure> {
+    signals::listen();
+    let old_len = lengthen(args, name)?;
+    let result = confirm(args, name).and_then(|()| {
+        let opened = session::open(&args.image, true)?;
+        let options = GrowfsOptions { size: args.size, ..GrowfsOptions::default() };
+        call(&*opened.device, options, name)
+    });
+    if let (Err(_), Some(old_len)) = (&result, old_len) {
+        shorten(args, old_len);
+    }
+    result
+}
+
+fn call(
+    device: &dyn BlockDevice,
+    options: GrowfsOptions,
+    name: &str,
+) -> Result<GrowfsReport, Failure> {
+    let mut progress = Progress::items("groups", None);
+    let mut each = |done: u32, all: u32| progress.set(done.into(), Some(all.into()));
+    let (clock, rng) = (SystemClock, SplitMix64::from_system());
+    let report = growfs::growfs(device, &options, &clock, &rng, &mut each);
+    report.map_err(|error| Failure::admin(name, &error))
+}
+
+/// Makes a plain image file as long as -s. Returns its length before, if it was shorter.
+fn lengthen(args: &Args, name: &str) -> Result<Option<u64>, Failure> {
+    let Some(size) = args.size else { return Ok(None) };
+    // The lock shows that nothing uses the image.
+    let opened = session::open(&args.image, true)?;
+    let len = opened.device.len_bytes();
+    if size <= len || !is_plain_file(&opened) {
+        return Ok(None);
+    }
+    let file = File::options().write(true).open(&opened.path);
+    file.and_then(|file| file.set_len(size)).map_err(|error| {
+        Failure::new(name, format!("cannot be made longer: {}", host_words(&error)))
+    })?;
+    Ok(Some(len))
+}
+
+/// Gives the image file its old length again, if the volume still ends before that.
+fn shorten(args: &Args, old_len: u64) {
+    let Ok(opened) = session::open(&args.image, true) else { return };
+    let volume = Volume::open(&*opened.device);
+    if volume.is_ok_and(|v| v.geo.size * u64::from(v.geo.fsize) <= old_len) {
+        // The image stays valid if this fails.
+        let file = File::options().write(true).open(&opened.path);
+        let _ = file.and_then(|file| file.set_len(old_len));
+    }
+}
+
+/// Whether the volume is a whole image file, which can be made longer.
+fn is_plain_file(opened: &Opened) -> bool {
+    let meta = std::fs::metadata(&opened.path);
+    opened.partition.is_none() && meta.is_ok_and(|meta| meta.is_file())
+}
+
+/// Prompts on a terminal, as BSD's growfs does.
+fn confirm(args: &Args, name: &str) -> Result<(), Failure> {
+    if args.yes || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(());
+    }
+    let report = dry_run(args, name)?;
+    let (old, new) = (size_text(report.old_bytes), size_text(report.new_bytes));
+    // If the prompt cannot be written, the answer counts as no.
+    let _ = write!(io::stderr(), "OK to grow {name} from {old} to {new}? [yes/no] ");
+    match signals::read_line().as_deref().map(str::trim) {
+        Some("yes" | "y") => Ok(()),
+        _ => Err(Failure::new(name, "left as it is")),
+    }
+}
+
+fn size_text(bytes: u64) -> String {
+    format!("{:.1}MB", bytes as f64 / f64::from(1 << 20))
+}
+
+fn print_report(args: &Args, name: &str, report: &GrowfsReport) -> Result<(), Failure> {
+    if args.json {
+        return output::json(report);
+    }
+    let mut out = output::stdout();
+    if report.resumed {
+        output::note("an earlier growfs did not finish; it was taken back first");
+    }
+    for note in &report.notes {
+        output::note(note);
+    }
+    let GrowfsReport { old_bytes, new_bytes, old_groups, new_groups, .. } = report;
+    let (old, new) = (size_text(*old_bytes), size_text(*new_bytes));
+    let groups = counted(u64::from(*new_groups), "cylinder group");
+    writeln!(out, "{name}: {old} -> {new}, {old_groups} -> {groups}")?;
+    if !report.new_backups.is_empty() {
+        bsd::write_backups(&mut out, report.new_backups.iter().copied())?;
+    }
+    out.flush()?;
+    Ok(())
+}

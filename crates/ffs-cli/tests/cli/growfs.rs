@@ -1,0 +1,107 @@
+//! `ffs growfs`: the content stays, the space is usable, and images are made longer.
+
+use crate::common::{Dir, assert_same, fails, fsck_clean, make_tree, ok};
+use std::fs;
+use std::path::Path;
+
+const VOLUMES: [&[&str]; 4] = [
+    &["-b", "4096", "-f", "512"],
+    &["-O", "1", "-U"],
+    &["-b", "65536", "-f", "8192", "-U"],
+    &["--endian", "big"],
+];
+
+fn free_bytes(image: &str) -> u64 {
+    let shown: serde_json::Value = serde_json::from_str(&ok(&["df", "--json", image])).unwrap();
+    shown[0]["available"].as_u64().unwrap()
+}
+
+#[test]
+fn files_stay_as_they_are_and_the_space_can_be_used() {
+    for options in VOLUMES {
+        let d = Dir::new();
+        let (tree, image) = (d.path("tree"), d.str("a.img"));
+        make_tree(&tree);
+        ok(&[&["build"], options, &[&image, tree.to_str().unwrap()]].concat());
+        let before = free_bytes(&image);
+        ok(&["cp", "-a", &format!("{image}:/"), &d.str("before")]);
+        ok(&["growfs", "-s", "400m", &image]);
+        assert_eq!(fs::metadata(&image).unwrap().len(), 400 << 20);
+        fsck_clean(Path::new(&image));
+        ok(&["cp", "-a", &format!("{image}:/"), &d.str("after")]);
+        assert_same(&d.path("before"), &d.path("after"), &[]);
+        let more = d.file("more", &crate::common::pattern(200 << 20, 3));
+        assert!(before < 200 << 20 && free_bytes(&image) > 200 << 20, "{options:?}");
+        ok(&["cp", &more, &format!("{image}:/more")]);
+        fsck_clean(Path::new(&image));
+        ok(&["cp", &format!("{image}:/more"), &d.str("back")]);
+        assert!(fs::read(d.path("more")).unwrap() == fs::read(d.path("back")).unwrap());
+    }
+}
+
+#[test]
+fn a_grown_file_and_a_grown_image_need_no_size() {
+    let d = Dir::new();
+    let image = d.image("a.img", "16m", &[]);
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    file.set_len(64 << 20).unwrap();
+    let shown = ok(&["growfs", &image]);
+    assert!(shown.contains("16.0MB -> 64.0MB"), "{shown}");
+    fsck_clean(Path::new(&image));
+    fails(&["growfs", &image], 1, "not larger");
+}
+
+#[test]
+fn a_partition_bounds_its_file_system() {
+    let d = Dir::new();
+    let Some(disk) = d.fixture("part-gpt-ufs2") else { return };
+    let part = format!("{disk}@2");
+    let before = fs::metadata(&disk).unwrap().len();
+    fails(&["growfs", "-s", "1t", &part], 1, "the device has");
+    assert_eq!(fs::metadata(&disk).unwrap().len(), before);
+}
+
+#[test]
+fn a_dry_run_shows_the_result_and_changes_nothing() {
+    let d = Dir::new();
+    let image = d.image("a.img", "16m", &[]);
+    let before = fs::read(&image).unwrap();
+    let dry = ok(&["growfs", "-N", "-s", "64m", &image]);
+    assert!(dry.contains("16.0MB -> 64.0MB"), "{dry}");
+    assert!(fs::read(&image).unwrap() == before);
+    assert_eq!(ok(&["growfs", "-s", "64m", &image]), dry);
+    let json = ok(&["growfs", "-N", "--json", "-s", "65m", &image]);
+    let shown: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(shown["new_bytes"], 65 << 20);
+}
+
+#[test]
+fn a_refused_growth_leaves_the_length_of_the_file() {
+    let d = Dir::new();
+    let image = d.image("a.img", "16m", &[]);
+    let before = fs::read(&image).unwrap();
+    // 4096 bytes more have no space for the undo log.
+    fails(&["growfs", "-s", "16388k", &image], 1, "at least");
+    assert!(fs::read(&image).unwrap() == before);
+    fails(&["growfs", "-s", "8m", &image], 1, "not larger");
+    fails(&["growfs", "-s", "many", &image], 1, "many");
+    if let Some(snap) = d.fixture("nb-ufs2-snap") {
+        let len = fs::metadata(&snap).unwrap().len();
+        fails(&["growfs", "-s", "1g", &snap], 1, "snapshots");
+        assert_eq!(fs::metadata(&snap).unwrap().len(), len);
+    }
+}
+
+/// Volumes that other systems wrote.
+#[test]
+fn fixtures_grow_and_keep_their_tree() {
+    for name in ["freebsd14-ufs2-le-4m", "freebsd14-ufs2-be-4m", "makefs-ufs1-le", "makefs-ufs1-be"]
+    {
+        let d = Dir::new();
+        let Some(image) = d.fixture(name) else { return };
+        let before = ok(&["ls", "-lRi", &image]);
+        ok(&["growfs", "-s", "200m", &image]);
+        fsck_clean(Path::new(&image));
+        assert_eq!(ok(&["ls", "-lRi", &image]), before);
+    }
+}
