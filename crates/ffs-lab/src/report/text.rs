@@ -170,8 +170,8 @@ fn targets(report: &Report) -> String {
     let judged = report.targets.iter().filter(|target| target.verdict != Verdict::NotRun);
     let rows: Vec<Vec<String>> = judged
         .map(|target| {
-            let met = if target.verdict == Verdict::Met { "met" } else { "missed" };
-            vec![met.to_owned(), target.group.clone(), target.wanted.clone()]
+            let verdict = if target.verdict == Verdict::Satisfied { "met" } else { "missed" };
+            vec![verdict.to_owned(), target.group.clone(), target.wanted.clone()]
         })
         .collect();
     let left = match report.targets.len() - rows.len() {

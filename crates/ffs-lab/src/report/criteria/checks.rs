@@ -57,7 +57,7 @@ impl Evaluation<'_> {
             None => Check::missing(options),
             Some(term) => Check {
                 found: format!("{options} {} %", format::signed(term.value, 2)),
-                met: Some((low..=high).contains(&term.value)),
+                satisfied: Some((low..=high).contains(&term.value)),
                 why: explained(&["none", options]),
             },
         };
@@ -66,8 +66,8 @@ impl Evaluation<'_> {
             (Some(su), Some(dp), Some(vm)) => {
                 let values = [su, dp, vm].map(|value| format::fixed(value, 1));
                 let found = format!("|Δ| {} %", values.join(" ≫ "));
-                let met = su > 2.0 * dp && dp > 2.0 * vm;
-                vec![Check::plain(found, met).because(explained(&["none", "su", "dp", "vm"]))]
+                let satisfied = su > 2.0 * dp && dp > 2.0 * vm;
+                vec![Check::plain(found, satisfied).because(explained(&["none", "su", "dp", "vm"]))]
             }
             _ => vec![Check::missing("model")],
         };
@@ -105,7 +105,7 @@ impl Evaluation<'_> {
             let lists = other.flat_map(|row| self.other_list(row));
             let why = self.known("andrew", "*", "").into_iter().chain(lists).collect();
             let found = format!("{same} of {rows} rows");
-            vec![Check { found, met: Some(same >= 5), why }]
+            vec![Check { found, satisfied: Some(same >= 5), why }]
         };
         let overlap =
             ["grep", "rm"].map(|metric| self.positive(("andrew", metric), metric, "dp+vm"));
@@ -146,7 +146,7 @@ impl Evaluation<'_> {
             let Some((series, named)) = found else { return Check::missing(metric) };
             Check {
                 found: format!("{} {}", series.title, if named { "yes" } else { "no" }),
-                met: Some(named == (metric != "seq-read")),
+                satisfied: Some(named == (metric != "seq-read")),
                 why: [self.known("bonnie", metric, ""), self.explained(series, &["su", "su+dh"])]
                     .concat(),
             }
@@ -255,9 +255,12 @@ impl Evaluation<'_> {
                 return Check::plain(format!("{name}: none"), false).because(why);
             };
             let slack = (after - before).max(limit * 0.15);
-            let met = before <= limit + slack && after >= limit - slack;
-            Check::plain(format!("minvnodes {limit:.0}: between {before:.0} and {after:.0}"), met)
-                .because([point(before), point(after)].concat())
+            let satisfied = before <= limit + slack && after >= limit - slack;
+            Check::plain(
+                format!("minvnodes {limit:.0}: between {before:.0} and {after:.0}"),
+                satisfied,
+            )
+            .because([point(before), point(after)].concat())
         };
         let jumps = [
             ("name-cache-minvnodes=1000", 1000.0),

@@ -53,11 +53,11 @@ pub(super) fn caution(measured: &StudyData) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-/// Whether a target is met.
+/// Whether a target is satisfied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is met.
-    Met,
+    /// It is satisfied.
+    Satisfied,
     /// A part of it is missed.
     Missed,
     /// Its workloads were not run, or not all of them, and no part that ran is missed.
@@ -73,7 +73,7 @@ pub(crate) struct Criterion {
     pub(crate) wanted: String,
     /// The measured values, for people.
     pub(crate) found: String,
-    /// Whether it is met.
+    /// Whether it is satisfied.
     pub(crate) verdict: Verdict,
     /// The reasons for a miss: the known ones, then the counters.
     pub(crate) why: Vec<String>,
@@ -82,15 +82,15 @@ pub(crate) struct Criterion {
 impl Criterion {
     fn new(group: &str, wanted: &str, parts: Vec<Check>) -> Criterion {
         // A missed part decides, even if other parts were not run.
-        let verdict = if parts.iter().any(|part| part.met == Some(false)) {
+        let verdict = if parts.iter().any(|part| part.satisfied == Some(false)) {
             Verdict::Missed
-        } else if parts.is_empty() || parts.iter().any(|part| part.met.is_none()) {
+        } else if parts.is_empty() || parts.iter().any(|part| part.satisfied.is_none()) {
             Verdict::NotRun
         } else {
-            Verdict::Met
+            Verdict::Satisfied
         };
         let found: Vec<String> = parts.iter().map(|part| part.found.clone()).collect();
-        let missed = parts.into_iter().filter(|part| part.met == Some(false));
+        let missed = parts.into_iter().filter(|part| part.satisfied == Some(false));
         let mut why: Vec<String> = missed.flat_map(|part| part.why).collect();
         let mut seen = BTreeSet::new();
         why.retain(|line| seen.insert(line.clone()));
@@ -101,19 +101,19 @@ impl Criterion {
 
 /// A part of a target.
 struct Check {
-    /// The measured value. `met` is `None` if there is none.
+    /// The measured value. `satisfied` is `None` if there is none.
     found: String,
-    met: Option<bool>,
+    satisfied: Option<bool>,
     why: Vec<String>,
 }
 
 impl Check {
     fn missing(name: &str) -> Check {
-        Check { found: format!("{name}: not run"), met: None, why: Vec::new() }
+        Check { found: format!("{name}: not run"), satisfied: None, why: Vec::new() }
     }
 
-    fn plain(found: String, met: bool) -> Check {
-        Check { found, met: Some(met), why: Vec::new() }
+    fn plain(found: String, satisfied: bool) -> Check {
+        Check { found, satisfied: Some(satisfied), why: Vec::new() }
     }
 
     fn because(self, why: Vec<String>) -> Check {
@@ -181,10 +181,10 @@ impl Evaluation<'_> {
         let Some((series, term)) = series.zip(self.term(series, options)) else {
             return Check::missing(name);
         };
-        let met = term.is_significant && term.value > PRINTED;
+        let satisfied = term.is_significant && term.value > PRINTED;
         let alone = std::iter::once("none").chain(options.split('+')).chain([options]);
         let counted = self.explained(series, &alone.collect::<Vec<&str>>());
-        Check::plain(format!("{name} {}", percent(&term)), met)
+        Check::plain(format!("{name} {}", percent(&term)), satisfied)
             .because([self.known(words, metric, options), counted].concat())
     }
 
@@ -201,7 +201,7 @@ impl Evaluation<'_> {
         let Some((series, gain)) = found else { return Check::missing(metric) };
         Check {
             found: format!("{} {from} → {to} {}", series.title, times(gain)),
-            met: Some(wanted(gain)),
+            satisfied: Some(wanted(gain)),
             why: [
                 self.known(words, metric, &format!("{from} → {to}")),
                 self.explained(series, &[from, to]),
@@ -228,7 +228,7 @@ impl Evaluation<'_> {
             let ends: Vec<&str> = pair.on.split(" → ").collect();
             Check {
                 found: format!("{name} ×{}", format::fixed(ratio, 2)),
-                met: Some((factor.0..=factor.1).contains(&ratio)),
+                satisfied: Some((factor.0..=factor.1).contains(&ratio)),
                 why: [
                     pair.at
                         .split_once('/')

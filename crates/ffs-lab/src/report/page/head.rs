@@ -84,7 +84,7 @@ pub(super) fn lead(measured: &StudyData) -> String {
 pub(super) fn tiles(report: &Report) -> Vec<Tile> {
     let tile = |value: String, words: &str| Tile { value, words: words.to_owned() };
     let of = |verdict| report.targets.iter().filter(|t| t.verdict == verdict).count();
-    let judged = of(Verdict::Met) + of(Verdict::Missed);
+    let judged = of(Verdict::Satisfied) + of(Verdict::Missed);
     let ratios =
         report.compared.iter().flat_map(|section| &section.rows).filter_map(|row| row.ratio);
     let ratios: Vec<f64> = ratios.collect();
@@ -96,7 +96,7 @@ pub(super) fn tiles(report: &Report) -> Vec<Tile> {
     let mut tiles = vec![tile(format!("{done} of {planned}"), "runs are in this report")];
     if judged > 0 {
         tiles.push(tile(
-            format!("{} of {judged}", of(Verdict::Met)),
+            format!("{} of {judged}", of(Verdict::Satisfied)),
             &match of(Verdict::NotRun) {
                 0 => "targets of a reproduction met".to_owned(),
                 left => format!("targets of a reproduction met; {left} not run"),

@@ -167,7 +167,7 @@ fn shown(words: &str) -> String {
 
 fn target(target: &Criterion) -> TargetView {
     let (class, mark) = match target.verdict {
-        Verdict::Met => ("met", "✓ met"),
+        Verdict::Satisfied => ("met", "✓ met"),
         Verdict::Missed => ("missed", "✗ missed"),
         Verdict::NotRun => ("notrun", "– not run"),
     };
