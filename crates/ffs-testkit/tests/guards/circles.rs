@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ffs_testkit::repository;
 
-use crate::allowance::{self, Findings};
+use crate::findings::{self, Findings};
 use crate::modules::{self, Crate, ModulePath};
 
 const PAGE: &str = "docs/architecture.md";
@@ -106,7 +106,7 @@ fn modules_use_each_other_in_no_circle() {
     }
     let stale: Vec<_> = intended.iter().enumerate().filter(|(n, _)| !used.contains(n)).collect();
     assert!(stale.is_empty(), "{PAGE} intends circles that do not exist: {stale:?}");
-    allowance::check(&[("circles", &findings)]);
+    findings::check(&[("circles", &findings)]);
 }
 
 #[test]

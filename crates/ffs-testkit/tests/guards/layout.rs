@@ -6,8 +6,8 @@
 
 use syn::visit::{self, Visit};
 
-use crate::allowance::{self, Findings};
 use crate::files::{self, Source};
+use crate::findings::{self, Findings};
 
 const LINE: usize = 100;
 const FILE: usize = 500;
@@ -101,7 +101,7 @@ fn lines_files_and_functions_are_short() {
             }
         }
     }
-    allowance::check(&[("lines", &lines), ("files", &longest), ("functions", &bodies)]);
+    findings::check(&[("lines", &lines), ("files", &longest), ("functions", &bodies)]);
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ffs_testkit::repository;
 use proc_macro2::{TokenStream, TokenTree};
 
-use crate::allowance::{self, Findings};
 use crate::files::{self, Source};
+use crate::findings::{self, Findings};
 
 const LIST: &str = "docs/retired-words.txt";
 
@@ -156,7 +156,7 @@ fn no_retired_word_is_used() {
             area.push(format!("{}:{line}: {word}", file.path));
         }
     }
-    allowance::check(&[("words", &findings)]);
+    findings::check(&[("words", &findings)]);
 }
 
 #[test]
