@@ -40,7 +40,7 @@ pub enum Nfs4Acl {
 
 impl PosixAcl {
     /// The ACL with these entries; [`PosixAcl::Invalid`] if there are none or they are not valid.
-    fn from_entries(entries: Option<Vec<Entry>>) -> PosixAcl {
+    pub(crate) fn from_entries(entries: Option<Vec<Entry>>) -> PosixAcl {
         match entries.filter(|entries| acl::problem(entries).is_none()) {
             Some(entries) => PosixAcl::Entries(entries),
             None => PosixAcl::Invalid,

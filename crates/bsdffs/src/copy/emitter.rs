@@ -7,7 +7,7 @@
 use std::fmt::Display;
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use super::entry::Entry;
+use super::entry::{Entry, EntryMeta};
 use super::report::Loss;
 use crate::text::escape;
 
@@ -34,6 +34,8 @@ pub(crate) enum Event {
     /// A range of the open file that contains data, start and end, bytes. Sources that do not read
     /// data send it in place of [`Event::Data`].
     Extent(u64, u64),
+    /// The attributes of the open file, whose extended attributes came after its data.
+    Attributes(Box<EntryMeta>),
     /// The open file is complete.
     End,
     /// The rest of the open file cannot be read; [`Event::Failed`] gave the reason.

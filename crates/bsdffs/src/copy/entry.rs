@@ -88,6 +88,11 @@ impl EntryMeta {
         self.xattrs.push(attr);
     }
 
+    /// Whether it has extended attributes or ACLs.
+    pub(crate) fn has_extended(&self) -> bool {
+        !self.xattrs.is_empty() || self.acls != Acls::default() || !self.flags.is_empty()
+    }
+
     /// Sorts the extended attributes, so that every copy sets them in the same order.
     pub(crate) fn sort_xattrs(&mut self) {
         self.xattrs.sort_by(|a, b| (a.namespace, &a.name).cmp(&(b.namespace, &b.name)));

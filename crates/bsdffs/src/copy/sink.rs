@@ -1,7 +1,7 @@
 //! The interface of sinks.
 
 use super::emitter::{CopyEnded, Emitter};
-use super::entry::Entry;
+use super::entry::{Entry, EntryMeta};
 use super::error::{PartialFile, SinkError, SinkResult, SkipReason, SkippedFile};
 use super::report::CopyReport;
 
@@ -36,6 +36,12 @@ pub trait Sink {
     /// read data call it.
     fn extent(&mut self, start: u64, end: u64) {
         let _ = (start, end);
+    }
+
+    /// Replaces the attributes of the open file. Only sources that learn its extended attributes
+    /// after its data call it.
+    fn late_attributes(&mut self, meta: EntryMeta) {
+        let _ = meta;
     }
 
     /// Completes the open file.

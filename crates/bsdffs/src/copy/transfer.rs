@@ -101,6 +101,10 @@ impl Transfer<'_> {
                 self.sink.extent(start, end);
                 Ok(())
             }
+            Event::Attributes(meta) => {
+                self.sink.late_attributes(*meta);
+                Ok(())
+            }
             Event::End => self.end(),
             Event::Abort => {
                 self.abort();

@@ -59,7 +59,7 @@ impl Input {
     }
 
     /// Skips `n` bytes.
-    pub(super) fn skip(&mut self, n: u64) -> io::Result<()> {
+    pub(crate) fn skip(&mut self, n: u64) -> io::Result<()> {
         if let Input::File(reader) = self {
             let len = reader.get_ref().metadata()?.len();
             let at = reader.stream_position()?;
@@ -87,7 +87,7 @@ impl Input {
     }
 
     /// Reads a stream to its end.
-    pub(super) fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         if let Input::Stream(stream) = self {
             // Only padding follows the archive, so an error loses nothing.
             let _ = io::copy(stream, &mut io::sink());

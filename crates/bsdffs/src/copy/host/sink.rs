@@ -435,6 +435,12 @@ impl Sink for HostSink {
         Ok(())
     }
 
+    fn late_attributes(&mut self, meta: EntryMeta) {
+        if let Some(open) = &mut self.open {
+            open.meta = meta;
+        }
+    }
+
     fn end(&mut self, report: &mut CopyReport) -> SinkResult {
         let Some(open) = self.open.take() else { return Ok(()) };
         let sized = rustix::fs::ftruncate(&open.fd, open.size).map_err(failed);

@@ -380,6 +380,12 @@ impl Sink for ImageSink<'_> {
         Ok(())
     }
 
+    fn late_attributes(&mut self, meta: EntryMeta) {
+        if let Some(open) = &mut self.open {
+            open.meta = meta;
+        }
+    }
+
     fn end(&mut self, report: &mut CopyReport) -> SinkResult {
         let Some(open) = self.open.take() else { return Ok(()) };
         let done = self.complete(&open, report);
