@@ -33,6 +33,7 @@
 //! | [`copy`] | copies of whole trees, between the host and images |
 //! | [`build`] | building an image from a directory or an archive |
 //! | [`tar`] | reading archives |
+//! | [`dump`] | BSD's dump format: writing and restoring |
 //! | [`flags`] | the names of file flags |
 //! | [`namei`] | path lookup in a mounted file system of [`ffs_core`] |
 //! | [`text`] | escaped names and sizes for messages |
@@ -52,6 +53,7 @@
 pub mod build;
 pub mod copy;
 mod dir;
+pub mod dump;
 mod file;
 pub mod flags;
 mod format;
