@@ -89,6 +89,8 @@ commands! {
     Tunefs tunefs "tunefs";
     Growfs growfs "growfs";
     Dumpfs dumpfs "dumpfs";
+    Dump dump "dump";
+    Restore restore "restore";
     Mount mount "mount";
     Umount umount "umount";
     Sysctl sysctl "sysctl";
@@ -124,6 +126,10 @@ const MULTICALL: &[(&str, &str)] = &[
     ("tunefs", "tunefs"),
     ("growfs", "growfs"),
     ("dumpfs", "dumpfs"),
+    ("dump.ufs", "dump"),
+    ("dump_ffs", "dump"),
+    ("restore.ufs", "restore"),
+    ("restore_ffs", "restore"),
     ("chflags", "chflags"),
     ("mount_ffs", "mount"),
     ("mount_ufs", "mount"),

@@ -1,19 +1,28 @@
-//! A sink that compares a tree with an image and creates nothing.
+//! Sinks that compare a tree with an image or with a directory, and create nothing.
+
+mod host;
 
 use std::collections::BTreeMap;
 
 use bsdffs::copy::{
     CopyReport, Entry, EntryKind, EntryMeta, PartialFile, Sink, SinkError, SinkResult,
 };
+use bsdffs::namei::join;
 use ffs_core::{Attr, Cred, DeviceNumber, Ffs, FileType, Ino, Vnode};
 
 use crate::namei::{Last, namei};
+
+pub(crate) use host::HostCompare;
 
 /// Compares files with those of an image.
 pub(crate) struct Compare<'a> {
     ffs: &'a Ffs,
     cred: &'a Cred,
+    /// The directory to compare with.
+    below: Vec<u8>,
     open: Option<Vnode>,
+    /// Attributes of the open file that came after its data.
+    late: Option<EntryMeta>,
     buf: Vec<u8>,
     identities: BTreeMap<u64, Ino>,
 }
@@ -21,7 +30,13 @@ pub(crate) struct Compare<'a> {
 impl<'a> Compare<'a> {
     /// Compares with the image that is mounted as `ffs`.
     pub(crate) fn new(ffs: &'a Ffs, cred: &'a Cred) -> Compare<'a> {
-        Compare { ffs, cred, open: None, buf: Vec::new(), identities: BTreeMap::new() }
+        let (below, buf, identities) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Compare { ffs, cred, below, open: None, late: None, buf, identities }
+    }
+
+    /// Compares with the directory at `path`.
+    pub(crate) fn below(self, path: &[u8]) -> Compare<'a> {
+        Compare { below: path.to_vec(), ..self }
     }
 
     fn kind(&mut self, entry: &Entry, file: &Vnode, attr: &Attr) -> Result<bool, SinkError> {
@@ -64,7 +79,7 @@ fn differs(what: &str) -> SinkResult {
 
 impl Sink for Compare<'_> {
     fn entry(&mut self, entry: &Entry, _: &mut CopyReport) -> SinkResult {
-        let found = namei(self.ffs, self.cred, &entry.path, Last::Keep);
+        let found = namei(self.ffs, self.cred, &join(&self.below, &entry.path), Last::Keep);
         let file = found.map_err(SinkError::skip)?;
         let attr = self.ffs.getattr(&file);
         if let Some(id) = entry.identity
@@ -102,13 +117,21 @@ impl Sink for Compare<'_> {
         if self.buf[..len] != *bytes { differs("the content") } else { Ok(()) }
     }
 
+    fn late_attributes(&mut self, meta: EntryMeta) {
+        self.late = Some(meta);
+    }
+
     fn end(&mut self, _: &mut CopyReport) -> SinkResult {
-        self.open = None;
-        Ok(())
+        match (self.open.take(), self.late.take()) {
+            (Some(file), Some(meta)) if !self.xattrs(&file, &meta)? => {
+                differs("an extended attribute")
+            }
+            _ => Ok(()),
+        }
     }
 
     fn abort(&mut self) -> Option<PartialFile> {
-        self.open = None;
+        (self.open, self.late) = (None, None);
         None
     }
 }
