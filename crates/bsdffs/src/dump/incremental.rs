@@ -195,14 +195,25 @@ impl Change<'_> {
         }
     }
 
-    /// Clears flags that forbid a change below.
+    /// Clears flags that forbid a change below, and the extended attributes of directories whose
+    /// attributes are in the dump.
     fn unprotect(&mut self, dumped: &dyn Fn(u32) -> bool) {
         for n in 0..self.old.nodes.len() as u32 {
-            if !self.kept.contains(&n) || dumped(self.old.nodes[n as usize].ino) {
-                let path = self.live_path(n);
-                if let Err(why) = self.target.unprotect(&path) {
-                    self.problems.push(why);
-                }
+            let node = &self.old.nodes[n as usize];
+            let in_dump = dumped(node.ino);
+            if self.kept.contains(&n) && !in_dump {
+                continue;
+            }
+            let path = self.live_path(n);
+            if let Err(why) = self.target.unprotect(&path) {
+                self.problems.push(why);
+            }
+            if in_dump
+                && node.directory
+                && self.new_directory(node.ino).is_some()
+                && let Err(why) = self.target.clear_xattrs(&path)
+            {
+                self.problems.push(why);
             }
         }
     }

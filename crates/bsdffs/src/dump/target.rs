@@ -9,7 +9,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use ffs_core::{Error, FileFlags, FileType, NodeKind, RenameMode, SetAttr, Vnode, WriteMode};
+use ffs_core::{
+    Error, FileFlags, FileType, NodeKind, RenameMode, SetAttr, Vnode, WriteMode, XattrNamespace,
+};
+use ffs_ondisk::acl;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -49,6 +52,11 @@ pub trait Target {
     /// # Errors
     /// The reason.
     fn unprotect(&mut self, path: &[u8]) -> Result<(), String>;
+    /// Removes the extended attributes of a directory, except ACLs.
+    ///
+    /// # Errors
+    /// The reason.
+    fn clear_xattrs(&mut self, path: &[u8]) -> Result<(), String>;
     /// The content of the file `name` in the root; `None` if it does not exist.
     ///
     /// # Errors
@@ -64,6 +72,9 @@ pub trait Target {
 fn at(path: &[u8], error: impl std::fmt::Display) -> String {
     format!("{}: {error}", escape(path))
 }
+
+/// Bytes that the names of extended attributes of a file have at most (`XATTR_LIST_MAX`).
+const MAX_XATTR_NAMES: usize = 1 << 16;
 
 /// A directory of the host.
 pub struct HostTarget {
@@ -143,6 +154,23 @@ impl Target for HostTarget {
 
     fn unprotect(&mut self, _: &[u8]) -> Result<(), String> {
         // File flags are an extended attribute here, which forbids nothing.
+        Ok(())
+    }
+
+    fn clear_xattrs(&mut self, path: &[u8]) -> Result<(), String> {
+        let opened = self.directory(path).map_err(|error| at(path, error))?;
+        let fd = opened.as_ref().map_or(self.root.as_fd(), AsFd::as_fd);
+        let mut names = vec![0; MAX_XATTR_NAMES];
+        let len = match rustix::fs::flistxattr(fd, &mut names[..]) {
+            Ok(len) => len,
+            Err(Errno::NOTSUP) => return Ok(()),
+            Err(error) => return Err(at(path, error)),
+        };
+        // Labels and other names outside `user` belong to the host.
+        let names = names[..len].split(|&byte| byte == 0).filter(|name| name.starts_with(b"user."));
+        for name in names {
+            rustix::fs::fremovexattr(fd, name).map_err(|error| at(path, error))?;
+        }
         Ok(())
     }
 
@@ -256,6 +284,24 @@ impl Target for ImageTarget<'_> {
         let set = SetAttr { flags: Some(flags.difference(forbidding)), ..SetAttr::default() };
         let changed = self.image.ffs.setattr(self.image.cred, &file, &set);
         changed.map(|_| ()).map_err(|error| at(path, error))
+    }
+
+    fn clear_xattrs(&mut self, path: &[u8]) -> Result<(), String> {
+        let (ffs, cred) = (self.image.ffs, self.image.cred);
+        let dir = self.find(path).map_err(|error| at(path, error))?;
+        let names = match ffs.listxattr(cred, &dir) {
+            Ok(names) => names,
+            Err(Error::NotSupported(_)) => return Ok(()),
+            Err(error) => return Err(at(path, error)),
+        };
+        for (namespace, name) in names {
+            let is_acl = [acl::ACCESS_NAME, acl::DEFAULT_NAME, acl::NFS4_NAME].contains(&&name[..]);
+            if namespace == XattrNamespace::User || !is_acl {
+                let removed = ffs.removexattr(cred, &dir, namespace, &name);
+                removed.map_err(|error| at(path, error))?;
+            }
+        }
+        Ok(())
     }
 
     fn read(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>, String> {

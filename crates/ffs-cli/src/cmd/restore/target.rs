@@ -193,6 +193,10 @@ impl Target for DryTarget<'_> {
         Ok(())
     }
 
+    fn clear_xattrs(&mut self, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
     fn read(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>, String> {
         self.0.read(name)
     }
