@@ -251,7 +251,7 @@ impl Unfinished {
     }
 }
 
-/// Whether growfs replaces the `len` bytes at `at`: those of a group's block or of a summary record.
+/// Whether growfs replaces the `len` bytes at `at`: those of a group or of a summary record.
 fn is_replaced(g: &Geometry, at: u64, len: usize) -> bool {
     let c = g.dtog(FragNo(at / u64::from(g.fsize)));
     let is_group =

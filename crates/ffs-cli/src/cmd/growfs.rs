@@ -134,7 +134,7 @@ fn confirm(args: &Args, name: &str) -> Result<(), Failure> {
     if args.yes || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(());
     }
-    // After an unfinished growfs, and for a size that cannot be, there is nothing to ask: the growth
+    // After an unfinished growfs, and for an impossible size, there is nothing to ask: the growth
     // restores the volume, or reports the reason.
     let Ok(report) = dry_run(args, name) else { return Ok(()) };
     let (old, new) = (size_text(report.old_bytes), size_text(report.new_bytes));
