@@ -350,7 +350,7 @@ pub mod exit {
     pub const SUPERBLOCK: u8 = 3;
     /// A general error; preen found a fatal inconsistency.
     pub const ERROR: u8 = 8;
-    /// newfs did not finish.
+    /// newfs or growfs did not finish.
     pub const UNFINISHED_NEWFS: u8 = 11;
     /// Interrupted.
     pub const INTERRUPTED: u8 = 12;

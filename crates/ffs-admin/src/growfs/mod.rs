@@ -129,6 +129,15 @@ fn refuse(old: &Volume<'_>) -> Result<(), AdminError> {
     if old.sb.f.snapinum.iter().any(|&ino| ino != 0) {
         return refused("the volume has snapshots, which record its size: remove them first");
     }
+    if old.sb.netbsd != ffs_ondisk::foreign::NetBsd::default() {
+        return refused("the volume has a journal or quotas of NetBSD, which record places on it");
+    }
+    if old.sb.flags().contains(FsFlags::GJOURNAL) {
+        return refused("the volume is on a gjournal provider, whose journal may be at its end");
+    }
+    if old.sb.f.sujfree != 0 {
+        return refused("the volume has unlinked files in its journal's list: run fsck first");
+    }
     let rotated = old.geo.cgoffset > 0 && old.geo.cgmask_not != 0;
     let cylinders = old.geo.format == Format::Ufs1 && old.geo.old_cpg != 1;
     if old.sb.old_layout || rotated || cylinders {

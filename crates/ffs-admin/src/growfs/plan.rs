@@ -141,7 +141,7 @@ fn set_size(sb: &mut Superblock, g: &Geometry, size: u64) -> Option<()> {
     let metadata = i64::from(g.dblkno - g.sblkno) * (ncg as i64 - i64::from(g.ncg));
     let csum = frags(cssize) - frags(u64::from(g.cssize));
     let f = &mut sb.f;
-    f.dsize += size as i64 - g.size as i64 - metadata - csum;
+    f.dsize = f.dsize.checked_add(size as i64 - g.size as i64 - metadata - csum)?;
     f.size = i64::try_from(size).ok()?;
     f.ncg = u32::try_from(ncg).ok()?;
     f.cssize = i32::try_from(cssize).ok()?;

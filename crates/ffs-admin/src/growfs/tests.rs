@@ -173,7 +173,9 @@ fn sizes_that_cannot_be_are_refused_without_a_write() {
 #[test]
 fn volumes_that_need_something_else_first_are_refused() {
     type Change = fn(&mut ffs_ondisk::Superblock);
-    let cases: [(Change, &str); 3] = [
+    let cases: [(Change, &str); 5] = [
+        (|sb| sb.set_flags(sb.flags() | FsFlags::GJOURNAL), "gjournal"),
+        (|sb| sb.f.sujfree = 7, "run fsck first"),
         (|sb| sb.f.clean = 0, "run fsck first"),
         (|sb| sb.set_flags(sb.flags() | FsFlags::NEEDSFSCK), "run fsck first"),
         (|sb| sb.f.snapinum[0] = 5, "snapshots"),
@@ -376,4 +378,17 @@ fn find_record(dev: &MemDevice) -> u64 {
     let mut superblock = vec![0; 8192];
     dev.read_at(65536, &mut superblock).unwrap();
     ffs_ondisk::growth::GrowthRecord::decode(&superblock, Endian::Little).unwrap().log_at
+}
+
+/// A file may have the bytes of a marked superblock at a place where superblocks are searched.
+#[test]
+fn a_mark_beside_a_valid_superblock_is_ignored() {
+    let mut superblock = vec![0; 8192];
+    unfinished(&CASES[1]).read_at(65536, &mut superblock).unwrap();
+    let dev = made(&CASES[5]);
+    dev.write_at(262_144, &superblock).unwrap();
+    assert!(undo::find(&dev).unwrap().is_none());
+    let ufs1 = made(&CASES[4]);
+    ufs1.write_at(65536, &superblock).unwrap();
+    assert!(undo::find(&ufs1).unwrap().is_none());
 }

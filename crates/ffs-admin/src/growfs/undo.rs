@@ -11,10 +11,11 @@
 use ffs_device::BlockDevice;
 use ffs_ondisk::growth::GrowthRecord;
 use ffs_ondisk::hash::check_hash_parts;
+use ffs_ondisk::sbsearch::Source;
 use ffs_ondisk::superblock::{
     FS_BAD_MAGIC, MAGIC_OFFSET, SBLOCKSEARCH, SBLOCKSIZE, SbFields, magic_of,
 };
-use ffs_ondisk::{Endian, Geometry, Superblock, sbcheck, wire};
+use ffs_ondisk::{CgNo, Csum, Endian, Error, FragNo, Geometry, Superblock, sbcheck, wire};
 
 use crate::{AdminError, Volume};
 
@@ -177,24 +178,24 @@ pub(super) struct Unfinished {
     record: GrowthRecord,
 }
 
-/// Finds the mark of an unfinished growfs.
+/// Finds the mark of an unfinished growfs: where the search for superblocks ends at one, and no
+/// other place has a valid standard superblock. (A file may have the bytes of a mark.)
 ///
 /// # Errors
 /// The device's.
 pub(super) fn find(dev: &dyn BlockDevice) -> Result<Option<Unfinished>, AdminError> {
-    for location in SBLOCKSEARCH {
-        let mut bytes = vec![0; SBLOCKSIZE];
-        if location + SBLOCKSIZE as u64 > dev.len_bytes() {
-            continue;
-        }
-        dev.read_at(location, &mut bytes)?;
-        if let Some((endian, None)) = magic_of(&bytes)
-            && let Some(record) = GrowthRecord::decode(&bytes, endian)
-        {
-            return Ok(Some(Unfinished { location, endian, record }));
-        }
+    let Err(AdminError::Format(Error::GrowfsUnfinished(location))) = Volume::open(dev) else {
+        return Ok(None);
+    };
+    let is_valid = |at: u64| Volume::open_at(dev, at).is_ok_and(|v| v.source == Source::Primary);
+    if SBLOCKSEARCH.into_iter().any(|at| at != location && is_valid(at)) {
+        return Ok(None);
     }
-    Ok(None)
+    let mut bytes = vec![0; MARK_SECTOR.end];
+    dev.read_at(location, &mut bytes)?;
+    let Some((endian, None)) = magic_of(&bytes) else { return Ok(None) };
+    let record = GrowthRecord::decode(&bytes, endian);
+    Ok(record.map(|record| Unfinished { location, endian, record }))
 }
 
 impl Unfinished {
@@ -239,8 +240,27 @@ impl Unfinished {
         }
         let sb = Superblock::decode(superblock, *at)?;
         let geo = sbcheck::geometry(&sb, Some(device_bytes))?;
+        let own = sb.standard_location() == *at
+            && u64::try_from(sb.f.sbsize) == Ok(superblock.len() as u64)
+            && log_at >= geo.size * u64::from(geo.fsize)
+            && log.entries.iter().skip(1).all(|(at, bytes)| is_replaced(&geo, *at, bytes.len()));
+        if !own {
+            return Err(damaged());
+        }
         Ok((log, Volume::from_parts(dev, sb, geo)))
     }
+}
+
+/// Whether growfs replaces the `len` bytes at `at`: those of a group or of a summary record.
+fn is_replaced(g: &Geometry, at: u64, len: usize) -> bool {
+    let c = g.dtog(FragNo(at / u64::from(g.fsize)));
+    let is_group =
+        c.0 < g.ncg && len == g.cgsize as usize && at == g.frag_to_byte(g.cgtod(CgNo(c.0)));
+    let record = at.checked_sub(g.frag_to_byte(g.csaddr));
+    let size = Csum::SIZE as u64;
+    let is_record = len == Csum::SIZE
+        && record.is_some_and(|at| at.is_multiple_of(size) && at / size < u64::from(g.ncg));
+    is_group || is_record
 }
 
 fn damaged() -> AdminError {

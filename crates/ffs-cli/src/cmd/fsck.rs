@@ -39,7 +39,7 @@ pub(crate) const DOC: Doc = Doc {
         ("6", "-F, -B: there is no background check here"),
         ("7", "-F: the file system is clean"),
         ("8", "the check failed, or -p found damage that needs a full check"),
-        ("11", "newfs was interrupted: make the file system again"),
+        ("11", "newfs or growfs was interrupted: run that again; the message names it"),
         ("12", "interrupted"),
         ("16", "not completely repaired: run it again"),
     ],

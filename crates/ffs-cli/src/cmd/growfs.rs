@@ -134,7 +134,9 @@ fn confirm(args: &Args, name: &str) -> Result<(), Failure> {
     if args.yes || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(());
     }
-    let report = dry_run(args, name)?;
+    // After an unfinished growfs, and for an impossible size, there is nothing to ask: the growth
+    // restores the volume, or reports the reason.
+    let Ok(report) = dry_run(args, name) else { return Ok(()) };
     let (old, new) = (size_text(report.old_bytes), size_text(report.new_bytes));
     // If the prompt cannot be written, the answer counts as no.
     let _ = write!(io::stderr(), "OK to grow {name} from {old} to {new}? [yes/no] ");
