@@ -234,10 +234,13 @@ fn dump(
 ) -> Outcome {
     let key = dumpdates::key(&args.image)?;
     let level = args.level.number();
-    let dates = DumpDates::read(&args.dumpdates, args.update || level > 0)?;
     let base = match args.since {
         Some(date) => Some((date, None)),
-        None => dates.base(&key, level).map(|(date, level)| (date, Some(level))),
+        None if level == 0 => None,
+        None => {
+            let dates = DumpDates::read(&args.dumpdates, true)?;
+            dates.base(&key, level).map(|(date, level)| (date, Some(level)))
+        }
     };
     let options = DumpOptions {
         level,

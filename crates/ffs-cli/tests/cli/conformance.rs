@@ -10,6 +10,7 @@ const ON_IMAGES: &[Row] = &[
     ("fsck", 1, &["-n"], &[]),
     ("tunefs", 2, &["-p"], &[]),
     ("dumpfs", 1, &[], &[]),
+    ("dump", 1, &["-f", "-"], &[]),
     ("ls", 1, &[], &[]),
     ("tree", 64, &[], &[]),
     ("stat", 1, &[], &[]),
@@ -18,6 +19,7 @@ const ON_IMAGES: &[Row] = &[
 const OTHERS: &[Row] = &[
     ("newfs", 1, &[], &[]),
     ("growfs", 1, &[], &[]),
+    ("restore", 1, &[], &[]),
     ("mount", 1, &[], &[]),
     ("umount", 1, &[], &[]),
     ("sysctl", 1, &[], &[]),

@@ -9,6 +9,7 @@ mod common;
 mod conformance;
 mod copy;
 mod coreutils;
+mod dump;
 mod fixtures;
 mod fsck;
 mod growfs;

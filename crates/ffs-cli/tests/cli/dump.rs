@@ -1,0 +1,296 @@
+//! `ffs dump` and `ffs restore`, alone and with the programs of Linux.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::common::{
+    Dir, assert_same, fails, ffs, fsck_clean, is_root, make_tree, ok, pattern, run, see, set_mtime,
+    text, walk,
+};
+
+/// What a restored file system has in addition to its tree.
+const SNAP: &[&str] = &[".snap", "restoresymtable"];
+/// Options of `ffs build`: formats, byte orders and block sizes.
+const VOLUMES: [&[&str]; 4] = [
+    &[],
+    &["-O", "1"],
+    &["--endian", "big", "-b", "8192", "-f", "1024"],
+    &["-O", "1", "--endian", "big", "-b", "65536", "-f", "8192"],
+];
+
+/// A tree, and an image of it.
+fn built(d: &Dir, options: &[&str]) -> String {
+    let (tree, image) = (d.path("tree"), d.str("a.img"));
+    if !tree.exists() {
+        make_tree(&tree);
+    }
+    let args = [&["build", "--force", "--size", "64m"], options, &[&image, tree.to_str().unwrap()]];
+    let output = run(&args.concat());
+    assert!(output.status.success(), "{}", text(&output));
+    image
+}
+
+/// Whether a program is installed; otherwise the test is skipped.
+fn installed(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").stdin(Stdio::null()).output().is_ok();
+    if !found {
+        println!("skipped: {program} is not installed");
+    }
+    found
+}
+
+#[test]
+fn a_tree_comes_back_from_a_dump() {
+    for options in VOLUMES {
+        let d = Dir::new();
+        let image = built(&d, options);
+        let (dump, out) = (d.str("a.dump"), d.str("out"));
+        ok(&["dump", "-0", "-f", &dump, &image]);
+        fs::create_dir(&out).unwrap();
+        ok(&["restore", "-x", "-f", &dump, "-D", &out]);
+        ok(&["restore", "-C", "-f", &dump, &out]);
+        ok(&["restore", "-C", "-f", &dump, &format!("{image}:/")]);
+        ok(&["cp", "-a", &format!("{image}:/."), &d.str("copy")]);
+        assert_same(&d.path("copy"), &d.path("out"), SNAP);
+        let other = d.image("b.img", "64m", &[]);
+        ok(&["restore", "-x", "-f", &dump, "-D", &format!("{other}:/")]);
+        fsck_clean(Path::new(&other));
+        ok(&["restore", "-C", "-f", &dump, &format!("{other}:/")]);
+        fs::write(d.path("out/small"), "another").unwrap();
+        fails(&["restore", "-C", "-f", &dump, &out], 1, "the kind or the size differs");
+    }
+}
+
+#[test]
+fn a_chain_of_dumps_rebuilds_an_image_and_a_directory() {
+    let d = Dir::new();
+    let image = built(&d, &[]);
+    let (dates, out) = (d.str("dumpdates"), d.str("out"));
+    let target = format!("{}:/", d.image("b.img", "64m", &["-O", "1"]));
+    fs::create_dir(&out).unwrap();
+    let inside = |path: &str| format!("{image}:/{path}");
+    for level in 0..3u8 {
+        // Dates have whole seconds: what changes in the second of a dump is in the next one, too.
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+        match level {
+            0 => {}
+            1 => {
+                ok(&["mv", &inside("dir"), &inside("moved")]);
+                ok(&["rm", "-r", &inside("many")]);
+                ok(&["cp", &d.file("new", &pattern(100_000, 9)), &inside("moved/new")]);
+            }
+            _ => {
+                ok(&["mv", &inside("moved/sub"), &inside("many")]);
+                ok(&["rm", &inside("small")]);
+                ok(&["mkdir", &inside("small")]);
+            }
+        }
+        let dump = d.str(&format!("{level}.dump"));
+        ok(&["dump", &format!("-{level}u"), "-D", &dates, "-f", &dump, &image]);
+        ok(&["restore", "-r", "-f", &dump, &target]);
+        ok(&["restore", "-r", "-f", &dump, &out]);
+    }
+    let size = |level| fs::metadata(d.path(&format!("{level}.dump"))).unwrap().len();
+    assert!(size(1) < size(0) / 2 && size(2) < size(0) / 2);
+    ok(&["cp", "-a", &format!("{image}:/."), &d.str("copy")]);
+    // The file restoresymtable has changed the root.
+    for root in ["copy", "out"] {
+        set_mtime(&d.path(root), 0, 0);
+    }
+    assert_same(&d.path("copy"), &d.path("out"), SNAP);
+    ok(&["cp", "-a", &format!("{target}."), &d.str("second copy")]);
+    let names = |name: &str| see(&d.path(name), SNAP).len();
+    assert_eq!(names("second copy"), names("copy"));
+    fails(&["restore", "-r", "-f", &d.str("1.dump"), &target], 1, "too low");
+    let dates = fs::read_to_string(dates).unwrap();
+    let levels: Vec<&str> = dates.lines().map(|l| l.split_whitespace().nth(1).unwrap()).collect();
+    assert_eq!(levels, ["0", "1", "2"], "{dates}");
+}
+
+#[test]
+fn a_dump_goes_through_a_pipe() {
+    let d = Dir::new();
+    let image = built(&d, &[]);
+    let target = format!("{}:/", d.image("b.img", "64m", &[]));
+    let dump = ffs().args(["dump", "-f", "-", &image]).output().unwrap();
+    assert!(dump.status.success(), "{}", text(&dump));
+    assert_eq!(dump.stdout.len() % 10240, 0);
+    let mut restore = ffs();
+    let restored = restore.args(["restore", "-r", "-f", "-", &target]).write_stdin(dump.stdout);
+    let restored = restored.output().unwrap();
+    assert!(restored.status.success(), "{}", text(&restored));
+    ok(&["dump", "-f", &d.str("a.dump"), &image]);
+    ok(&["restore", "-C", "-f", &d.str("a.dump"), &target]);
+}
+
+#[test]
+fn names_are_listed_and_selected() {
+    let d = Dir::new();
+    let image = built(&d, &[]);
+    let dump = d.str("a.dump");
+    ok(&["dump", "-f", &dump, &image]);
+    let listed = ok(&["restore", "-t", "-f", &dump]);
+    assert!(listed.contains("Level 0 dump of") && listed.contains("\t./dir/sub/deep/leaf\n"));
+    let some = ok(&["restore", "-t", "-v", "-f", &dump, "dir/sub"]);
+    assert!(
+        some.contains("dir  ") && some.contains("leaf ") && !some.contains("./small"),
+        "{some}"
+    );
+    let json = ok(&["restore", "-t", "--json", "-f", &dump]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["level"], 0);
+    assert!(json["files"].as_array().unwrap().len() > 300);
+    fs::create_dir(d.path("out")).unwrap();
+    let out = d.str("out");
+    fails(&["restore", "-x", "-f", &dump, "-D", &out, "dir/hard", "nope"], 1, "nope: not in");
+    assert_eq!(fs::read(d.path("out/dir/hard")).unwrap(), b"small\n");
+    assert_eq!(see(&d.path("out"), &[]).len(), 3);
+    // -N reads everything and writes nothing.
+    ok(&["restore", "-x", "-N", "-f", &dump, "-D", &out]);
+    ok(&["restore", "-r", "-N", "-f", &dump, &out]);
+    assert_eq!(see(&d.path("out"), &[]).len(), 3);
+    // A file with two dumps.
+    let twice = [fs::read(&dump).unwrap(), fs::read(&dump).unwrap()].concat();
+    let twice = d.file("twice", &twice);
+    assert_eq!(ok(&["restore", "-t", "-s", "2", "-f", &twice]), listed);
+    fails(&["restore", "-t", "-s", "3", "-f", &twice], 1, "no dump number 3");
+}
+
+#[test]
+fn options_that_cannot_be_honoured_are_refused_with_a_reason() {
+    let d = Dir::new();
+    let image = d.image("a.img", "16m", &[]);
+    let dump = d.str("a.dump");
+    fails(&["dump", "-L", "-f", &dump, &image], 1, "needs a snapshot");
+    fails(&["dump", "-B", "100", "-f", &dump, &image], 1, "one volume");
+    fails(&["dump", "-P", "cat", "-f", &dump, &image], 1, "-f - and a pipe");
+    fails(&["dump", &image], 1, "give -f FILE");
+    fails(&["dump", "-f", &image, &image], 1, "is the image that is dumped");
+    fails(&["dump", "-f", &d.str("no/dir"), &image], 1, "cannot be created");
+    fails(&["dump", "-u", "-T", "0", "-f", &dump, &image], 1, "cannot be used with");
+    assert!(!Path::new(&dump).exists());
+    ok(&["dump", "-a", "-n", "-C", "8", "-h", "0", "-b", "64", "-f", &dump, &image]);
+    assert_eq!(fs::metadata(&dump).unwrap().len() % 65536, 0);
+    let estimate: u64 = ok(&["dump", "-S", &image]).trim().parse().unwrap();
+    assert!(estimate > 0 && estimate <= fs::metadata(&dump).unwrap().len());
+    fails(&["restore", "-i", "-f", &dump], 1, "no interactive mode");
+    fails(&["restore", "-t"], 1, "give -f FILE");
+    fails(&["restore", "-f", &dump], 1, "required");
+    fails(&["restore", "-t", "-f", &image], 1, "not a dump");
+    fails(&["restore", "-x", "-f", &dump, "-D", &image], 1, "for an image write");
+    let whole = fs::read(&dump).unwrap();
+    let damaged = d.file("damaged", &whole[..5000]);
+    fails(&["restore", "-t", "-f", &damaged], 1, "truncated");
+}
+
+#[test]
+fn a_full_output_device_is_an_abnormal_end() {
+    let d = Dir::new();
+    let image = d.image("a.img", "16m", &[]);
+    if Path::new("/dev/full").exists() {
+        fails(&["dump", "-f", "/dev/full", &image], 3, "cannot write the dump");
+    }
+}
+
+/// The names after the tabs of a list. Ours escapes bytes that are not UTF-8: leave these out.
+fn listed_names(list: &str) -> Vec<String> {
+    let tabs = list.lines().filter_map(|line| line.split_once('\t'));
+    let mut names: Vec<_> = tabs.map(|(_, name)| name.to_owned()).collect();
+    names.retain(|name| !name.contains("bad"));
+    names.sort();
+    names
+}
+
+/// The judge from another project: the restore of Linux reads our dumps.
+#[test]
+fn linux_restores_our_dumps() {
+    if !installed("restore") {
+        return;
+    }
+    for options in VOLUMES {
+        let d = Dir::new();
+        let image = built(&d, options);
+        let dump = d.str("a.dump");
+        ok(&["dump", "-f", &dump, &image]);
+        fs::create_dir(d.path("out")).unwrap();
+        let restore = |args: &[&str]| {
+            let mut command = Command::new("restore");
+            command.args(args).args(["-f", &dump]).current_dir(d.path("out"));
+            command.stdin(Stdio::null()).output().unwrap()
+        };
+        let theirs = restore(&["-t"]);
+        let theirs = listed_names(&String::from_utf8_lossy(&theirs.stdout));
+        let ours = listed_names(&ok(&["restore", "-t", "-f", &dump]));
+        assert_eq!(theirs, ours, "{options:?}");
+        // It reports nanoseconds of symbolic links as errors.
+        restore(&["-x", "-a", "-y", "-o"]);
+        for path in walk(&d.path("tree")) {
+            let name = path.strip_prefix(d.path("tree")).unwrap();
+            let restored = d.path("out").join(name);
+            let (a, b) = (fs::symlink_metadata(&path).unwrap(), fs::symlink_metadata(&restored));
+            let b = b.unwrap_or_else(|error| panic!("{options:?}: {}: {error}", name.display()));
+            assert_eq!(a.file_type(), b.file_type(), "{}", name.display());
+            if a.is_file() {
+                assert!(fs::read(&path).unwrap() == fs::read(&restored).unwrap(), "{name:?}");
+            }
+            if a.is_symlink() {
+                assert_eq!(fs::read_link(&path).unwrap(), fs::read_link(&restored).unwrap());
+            }
+        }
+    }
+}
+
+/// Linux's dump stores no nanoseconds.
+fn whole_seconds(root: &Path) {
+    use std::os::unix::fs::MetadataExt;
+    for path in walk(root).into_iter().rev() {
+        set_mtime(&path, fs::symlink_metadata(&path).unwrap().mtime(), 0);
+    }
+}
+
+/// An ext2 image in a loop device, which the dump of Linux reads.
+#[test]
+fn our_restore_reads_dumps_of_linux() {
+    if !is_root() || !installed("dump") || !installed("mke2fs") || !installed("losetup") {
+        return println!("skipped: needs root, dump, mke2fs and losetup");
+    }
+    let d = Dir::new();
+    let tree = d.path("tree");
+    make_tree(&tree);
+    let image = d.file("ext2.img", &[]);
+    fs::File::options().write(true).open(&image).unwrap().set_len(64 << 20).unwrap();
+    let shell = |line: &str| {
+        let output = Command::new("sh").args(["-ec", line]).current_dir(d.path("")).output();
+        output.unwrap()
+    };
+    let made = shell(&format!("mke2fs -q -t ext2 -d tree {image} && losetup -f --show {image}"));
+    if !made.status.success() {
+        return println!("skipped: {}", text(&made));
+    }
+    let device = String::from_utf8_lossy(&made.stdout).trim().to_owned();
+    let dumped = shell(&format!("dump -0 -f linux.dump {device}"));
+    shell(&format!("losetup -d {device}"));
+    assert!(dumped.status.success(), "{}", text(&dumped));
+    let dump = d.str("linux.dump");
+    whole_seconds(&tree);
+    for target in ["host", "image"] {
+        let out = d.path(target);
+        if target == "host" {
+            fs::create_dir(&out).unwrap();
+            ok(&["restore", "-x", "-f", &dump, "-D", out.to_str().unwrap()]);
+        } else {
+            let inside = format!("{}:/", d.image("u.img", "64m", &[]));
+            ok(&["restore", "-r", "-f", &dump, &inside]);
+            ok(&["cp", "-a", &format!("{inside}."), out.to_str().unwrap()]);
+        }
+        whole_seconds(&out);
+        let without = ["lost+found", ".snap", "restoresymtable"];
+        let (a, b) = (see(&tree, &without), see(&out, &without));
+        assert_eq!(a.len(), b.len());
+        // The root of ext2 has attributes of its own.
+        for (left, right) in a.iter().zip(&b).skip(1) {
+            assert!(left == right, "{target}: {}", left.path.display());
+        }
+    }
+}
