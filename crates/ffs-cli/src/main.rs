@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `app` | the command line; names of BSD programs |
 //! | `cmd` | one file for each command: arguments, calls, output |
-//! | `copying`, `compare` | progress and messages of copies; comparing a tree with an image or a directory |
+//! | `copying`, `compare` | progress and messages of copies; comparing trees |
 //! | `session`, `namei`, `spec` | mounted images; paths in them; the notation `IMAGE@N:/path` |
 //! | `mode`, `owner` | arguments of chmod(1) and chown(8) |
 //! | `log` | which events are logged, and where |

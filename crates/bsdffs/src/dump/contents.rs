@@ -12,6 +12,9 @@ use super::error::StreamError;
 use super::spcl::{Header, RecordKind};
 use super::tape::{AddrRun, Tape};
 
+/// Most bytes of the extended attributes of one file: UFS2 allows 128 KiB, ext2 64 KiB.
+pub(super) const MAX_ATTRIBUTES: usize = 1 << 20;
+
 /// What a run of records belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
@@ -140,5 +143,20 @@ impl Contents {
             }
         }
         Ok(())
+    }
+}
+
+/// The bytes of extended attributes that Linux's dump wrote.
+pub(super) fn linux_attributes(tape: &mut Tape, header: &Header) -> Result<Vec<u8>, StreamError> {
+    let mut contents = match Contents::new(tape, header, header.size) {
+        Ok(contents) => contents,
+        Err(error) if !error.is_fatal() => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let bytes = contents.read_part(tape, Part::Data, MAX_ATTRIBUTES);
+    match bytes.and_then(|bytes| contents.skip(tape).map(|()| bytes)) {
+        Ok(bytes) => Ok(bytes.unwrap_or_default()),
+        Err(error) if !error.is_fatal() => Ok(Vec::new()),
+        Err(error) => Err(error),
     }
 }

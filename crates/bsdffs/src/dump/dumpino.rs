@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. The data that follows a header has the records that its `c_addr` announces, also if the
 //!    image cannot be read there: these bytes are zero, and a problem is reported.
-//! 2. Directory entries, extended attributes and ACLs are little-endian in the stream, whatever the
+//! 2. Directory entries, extended attributes and ACLs are little-endian in the stream, for every
 //!    byte order of the volume.
 
 use ffs_core::{Attr, Cred, Error, Ffs, FileFlags, FileType, Ino, Vnode, XattrNamespace};
@@ -14,9 +14,9 @@ use ffs_ondisk::{Endian, acl};
 
 use super::TP_BSIZE;
 use super::error::DumpError;
+use super::observer::DumpObserver;
 use super::output::{Output, WINDOW};
 use super::spcl::{Header, RecordKind, TP_NINDIR};
-use super::traverse::DumpObserver;
 
 /// The encoding of directory entries in a stream.
 pub(super) const DIRECTORIES: DirFormat = DirFormat { endian: Endian::Little, old: false };

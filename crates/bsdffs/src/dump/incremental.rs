@@ -32,8 +32,8 @@ pub struct Incremental {
 }
 
 impl Incremental {
-    /// Prepares to apply the dump to a target with the names `table`; `None` if nothing was restored
-    /// there before.
+    /// Prepares to apply the dump to a target with the names `table`; `None` if nothing was
+    /// restored there before.
     ///
     /// # Errors
     /// The dump does not fit, and why.

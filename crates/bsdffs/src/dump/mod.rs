@@ -5,8 +5,8 @@
 //! [`copy`](crate::copy) create on the host or in an image, and applies incremental dumps.
 //!
 //! # Invariants
-//! 1. The fields of a stream are not trusted. Memory is bounded by the bytes of the stream that were
-//!    read, and by the maps, which are kept only as far as the stream has them.
+//! 1. The fields of a stream are not trusted. Memory is bounded by the bytes of the stream that
+//!    were read, and by the maps, which are kept only as far as the stream has them.
 //! 2. A name with a slash or a NUL, `.` and `..` never become part of a path: a stream cannot make
 //!    a restore write outside the target.
 //! 3. The order of the files follows from the stream alone: directories in the order of their
@@ -16,6 +16,7 @@
 //! | --- | --- |
 //! | `spcl` | [`Header`]: the record header, both byte orders |
 //! | `inomap` | [`InodeMap`]: one bit for each inode |
+//! | `observer` | [`DumpObserver`] |
 //! | `output` | the records of a stream that is written |
 //! | `traverse` | [`dump()`]: BSD's passes over the inodes |
 //! | `dumpino` | one inode: its header, data, directory entries and extended attributes |
@@ -35,6 +36,7 @@ mod dumpino;
 mod error;
 mod incremental;
 mod inomap;
+mod observer;
 mod output;
 mod restore;
 mod source;
@@ -48,12 +50,13 @@ mod tree;
 pub use error::{DumpError, StreamError};
 pub use incremental::Incremental;
 pub use inomap::InodeMap;
+pub use observer::DumpObserver;
 pub use restore::{ListedName, Restore, RestoreOptions};
 pub use source::StreamSource;
 pub use spcl::Header;
 pub use symtable::SymTable;
 pub use target::{HostTarget, ImageTarget, Target};
-pub use traverse::{DumpObserver, DumpOptions, DumpReport, dump, estimate};
+pub use traverse::{DumpOptions, DumpReport, dump, estimate};
 
 /// Size of a record, bytes.
 pub const TP_BSIZE: usize = 1024;

@@ -12,7 +12,7 @@ use ffs_ondisk::dinode::MAXDIRSIZE;
 use ffs_ondisk::dir::DirFormat;
 
 use super::attributes::{add_area, add_ext2, meta};
-use super::contents::{Contents, Part};
+use super::contents::{Contents, MAX_ATTRIBUTES, Part, linux_attributes};
 use super::error::StreamError;
 use super::inomap::InodeMap;
 use super::source::StreamSource;
@@ -22,9 +22,6 @@ use super::tree::{Entries, Tree, parse_directory};
 use crate::copy::EntryMeta;
 use crate::tar::Input;
 use crate::text::escape;
-
-/// Most bytes of the extended attributes of one file: UFS2 allows 128 KiB, ext2 64 KiB.
-pub(super) const MAX_ATTRIBUTES: usize = 1 << 20;
 
 /// How to read a stream.
 #[derive(Clone, Copy, Debug, Default)]
@@ -238,20 +235,5 @@ impl DirectoryReader {
             self.notes.push(format!("inode {ino}: {why}"));
         }
         Ok(())
-    }
-}
-
-/// The bytes of extended attributes that Linux's dump wrote.
-pub(super) fn linux_attributes(tape: &mut Tape, header: &Header) -> Result<Vec<u8>, StreamError> {
-    let mut contents = match Contents::new(tape, header, header.size) {
-        Ok(contents) => contents,
-        Err(error) if !error.is_fatal() => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let bytes = contents.read_part(tape, Part::Data, MAX_ATTRIBUTES);
-    match bytes.and_then(|bytes| contents.skip(tape).map(|()| bytes)) {
-        Ok(bytes) => Ok(bytes.unwrap_or_default()),
-        Err(error) if !error.is_fatal() => Ok(Vec::new()),
-        Err(error) => Err(error),
     }
 }

@@ -1,8 +1,8 @@
 //! The files of a stream as a source.
 //!
 //! # Invariants
-//! 1. Directories are sent first, in the order of their paths, and then the other files in the order
-//!    of the stream, each with its first name and then its hard links.
+//! 1. Directories are sent first, in the order of their paths, and then the other files in the
+//!    order of the stream, each with its first name and then its hard links.
 //! 2. Extended attributes follow the data of a file in the stream: they are sent with
 //!    [`Event::Attributes`] before the end of the file.
 //! 3. A file that is damaged in the stream is reported and not restored; the files after it are, if
@@ -14,9 +14,8 @@ use ffs_core::{DeviceNumber, FileType};
 
 use super::TP_BSIZE;
 use super::attributes::{add_area, add_ext2, meta};
-use super::contents::{Contents, Part};
+use super::contents::{Contents, MAX_ATTRIBUTES, Part, linux_attributes};
 use super::error::StreamError;
-use super::restore::{MAX_ATTRIBUTES, linux_attributes};
 use super::spcl::{DR_METAONLY, Header, RecordKind};
 use super::tape::{Tape, is_linux_attributes};
 use super::tree::Tree;

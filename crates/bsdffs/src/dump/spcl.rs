@@ -192,7 +192,7 @@ impl std::fmt::Display for NotAHeader {
         match self {
             NotAHeader::Magic => f.write_str("it has no header of a dump"),
             NotAHeader::Old => f.write_str(
-                "the dump has the format before 4.2BSD (magic number 60011), which is not supported",
+                "the dump has the format before 4.2BSD (magic number 60011), which cannot be read",
             ),
             NotAHeader::Checksum => f.write_str("the checksum of the header is wrong"),
             NotAHeader::Type(raw) => write!(f, "the header has the unknown type {raw}"),

@@ -9,8 +9,8 @@
 //! # Invariants
 //! 1. Memory is three bits for each inode of the volume, the names of one directory, and a list of
 //!    the directories that have not changed.
-//! 2. Pass 2 ends on a damaged volume too: each step adds an inode to `dumpinomap`, removes one from
-//!    `dumpdirmap`, or searches a directory with `nodump` for the first time.
+//! 2. Pass 2 ends on a damaged volume too: each step adds an inode to `dumpinomap`, removes one
+//!    from `dumpdirmap`, or searches a directory with `nodump` for the first time.
 //! 3. The root directory is always dumped: `restore` needs it.
 
 use std::io::Write;
@@ -24,6 +24,7 @@ use ffs_ondisk::{Cg, CgNo, Format, cg};
 use super::dumpino::Dumper;
 use super::error::DumpError;
 use super::inomap::InodeMap;
+use super::observer::DumpObserver;
 use super::output::{Output, WINDOW};
 use super::spcl::{Header, RecordKind};
 use super::{NTREC, TP_BSIZE};
@@ -64,22 +65,6 @@ impl Default for DumpOptions {
             host: Vec::new(),
             label: b"none".to_vec(),
         }
-    }
-}
-
-/// Watches and steers a dump.
-pub trait DumpObserver {
-    /// `records` of about `estimate` records are written.
-    fn progress(&mut self, records: u64, estimate: u64) {
-        let _ = (records, estimate);
-    }
-
-    /// A file is not complete in the dump.
-    fn problem(&mut self, text: &str);
-
-    /// Whether to end the dump.
-    fn is_cancelled(&self) -> bool {
-        false
     }
 }
 

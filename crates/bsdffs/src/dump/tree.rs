@@ -1,8 +1,8 @@
 //! The directories of a stream as a tree of names.
 //!
 //! # Invariants
-//! 1. A node is a name in a directory; node 0 is the root. A node comes after its directory, and the
-//!    names of a directory come in byte order, depth first.
+//! 1. A node is a name in a directory; node 0 is the root. A node comes after its directory, and
+//!    the names of a directory come in byte order, depth first.
 //! 2. A directory has one node: a second name and a loop, which only a damaged stream has, are
 //!    reported.
 //! 3. No name is empty, `.` or `..`, or has a slash or a NUL; no path is longer than

@@ -73,7 +73,8 @@ pub(crate) struct Args {
     #[arg(short = 'D', value_name = "DUMPDATES", default_value = "/etc/dumpdates")]
     dumpdates: PathBuf,
     /// Dump what has changed since DATE, in the form of ctime(3) or as seconds since 1970
-    #[arg(short = 'T', value_name = "DATE", value_parser = dumpdates::date, conflicts_with = "update")]
+    #[arg(short = 'T', value_name = "DATE", value_parser = dumpdates::date,
+          conflicts_with = "update")]
     since: Option<i64>,
     /// The lowest level at which the flag nodump is honoured
     #[arg(short = 'h', value_name = "LEVEL", default_value_t = 1)]

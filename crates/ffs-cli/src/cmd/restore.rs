@@ -57,7 +57,7 @@ pub(crate) const DOC: Doc = Doc {
 /// renamed in the target, too. The file restoresymtable in the target has what the next restore
 /// needs to know; remove it after the last one.
 ///
-/// Nothing is written outside the target, whatever the names in the dump are, and symbolic links
+/// Nothing is written outside the target, for any names in the dump, and symbolic links
 /// there are not followed. At a damaged record the restore stops; with -y it continues at the next
 /// file.
 #[derive(clap::Args)]
