@@ -81,7 +81,7 @@ impl<'a> Output<'a> {
         loop {
             let mut header = self.base(RecordKind::End, inumber);
             self.header(&mut header)?;
-            if self.records % ntrec == 0 {
+            if self.records.is_multiple_of(ntrec) {
                 return self.out.flush().map_err(DumpError::Output);
             }
         }

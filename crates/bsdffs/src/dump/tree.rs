@@ -162,12 +162,12 @@ impl<K: Fn(u32) -> bool> Builder<'_, K> {
 }
 
 /// The names of a directory, the first one last, each with `node` and its inode.
-fn sorted<'d>(
-    dirs: &'d BTreeMap<u32, Entries>,
+fn sorted(
+    dirs: &BTreeMap<u32, Entries>,
     keep: impl Fn(u32) -> bool,
     dir: u32,
     node: u32,
-) -> Vec<(u32, u32, &'d [u8])> {
+) -> Vec<(u32, u32, &[u8])> {
     let entries = dirs.get(&dir).map(Vec::as_slice).unwrap_or_default();
     let kept = entries.iter().filter(|(ino, _)| keep(*ino));
     let mut names: Vec<_> = kept.map(|(ino, name)| (node, *ino, &name[..])).collect();

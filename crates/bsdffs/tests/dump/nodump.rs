@@ -8,8 +8,8 @@ use ffs_core::{Cred, FileFlags, NodeKind, SetAttr};
 
 fn names(image: &Image, options: &DumpOptions) -> BTreeSet<String> {
     let (stream, _) = image.dump(options);
-    let names = open(&stream).names().map(|name| String::from_utf8(name.path).unwrap()).collect();
-    names
+    let dump = open(&stream);
+    dump.names().map(|name| String::from_utf8(name.path).unwrap()).collect()
 }
 
 /// A tree in which the directory `hidden` and the file `tmp` have the flag.

@@ -6,6 +6,9 @@ use ffs_core::{
 };
 use ffs_testkit::rng::SplitMix64;
 
+/// A directory, a name in it, and the file.
+type Named = (Vnode, Vec<u8>, Vnode);
+
 /// Changes a volume at random.
 pub(crate) struct Changes<'a> {
     pub(crate) ffs: &'a Ffs,
@@ -19,7 +22,7 @@ impl<'a> Changes<'a> {
     }
 
     /// All directories, and all other names with their directory.
-    fn tree(&self) -> (Vec<Vnode>, Vec<(Vnode, Vec<u8>, Vnode)>) {
+    fn tree(&self) -> (Vec<Vnode>, Vec<Named>) {
         let (mut dirs, mut names) = (vec![self.ffs.root().unwrap()], Vec::new());
         let mut at = 0;
         while at < dirs.len() {

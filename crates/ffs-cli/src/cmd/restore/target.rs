@@ -83,7 +83,7 @@ fn find_directory(session: &Session, to: &ImagePath) -> Result<Vnode, Failure> {
 /// An open target.
 pub(super) enum Opened {
     Host(PathBuf),
-    Image { session: Session, root: Vnode, path: Vec<u8> },
+    Image { session: Box<Session>, root: Vnode, path: Vec<u8> },
 }
 
 impl Opened {
@@ -96,7 +96,10 @@ impl Opened {
             Place::Image(to) => {
                 let session = Session::write(&to.image)?;
                 match find_directory(&session, to) {
-                    Ok(root) => Ok(Opened::Image { session, root, path: to.path.clone() }),
+                    Ok(root) => {
+                        let (session, path) = (Box::new(session), to.path.clone());
+                        Ok(Opened::Image { session, root, path })
+                    }
                     Err(failure) => session.finish_with(Err(failure)),
                 }
             }
