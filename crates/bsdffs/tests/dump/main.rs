@@ -1,6 +1,7 @@
 //! Dumps of images, restored into other images.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
+mod foreign;
 mod hostile;
 mod incremental;
 mod nodump;
