@@ -5,6 +5,8 @@
 //! 1. A written size covers no block whose pointer is rolled back and that must not be a hole: no
 //!    block at the end of a file, and none of a directory.
 //! 2. No pointer is written beyond the size.
+//! 3. A new inode whose bitmap is not durable is written as free, and the write counts for none of
+//!    its states: its names keep waiting.
 //!
 //! Reference: `docs/spec/soft-updates.md` §4.3, §5, §12.2.
 
@@ -58,6 +60,7 @@ impl Softdep {
                     debug!(target: LOG, ino = ino.0, "inode rolled back: shown as free");
                 }
                 rolled_back |= is_hidden;
+                // Not listed in `contents.inodes`: this write makes no state of it durable.
                 continue;
             }
             let mut size = 0;
@@ -118,10 +121,8 @@ impl Softdep {
         d.size = size;
         rolled_back |= size < stored_size;
         rolled_back |= self.clear_beyond_size(d, extra, stored_size);
-        let blocks = self.blocks_of(size);
-        let is_shown = |&&(index, id): &&(usize, DepId)| {
-            first_block(&self.g, index).0 < blocks || self.is_hole(id)
-        };
+        let is_shown =
+            |&&(index, id): &&(usize, DepId)| self.is_covered(index, size) || self.is_hole(id);
         contained.extend(shown.iter().filter(is_shown).map(|(_, id)| *id));
         let keeps_end = old_end.is_some();
         contained.extend(extra.bounds().filter(|id| self.is_bound_shown(*id, size, keeps_end)));
@@ -131,11 +132,10 @@ impl Softdep {
     /// Clears the pointers beyond the size of `d`, if the size or they were rolled back. Returns
     /// whether it cleared any.
     fn clear_beyond_size(&self, d: &mut Dinode, extra: &InodeExtra, stored_size: u64) -> bool {
-        let blocks = self.blocks_of(d.size);
-        let is_smaller = blocks < self.blocks_of(stored_size);
+        let is_smaller = self.blocks_of(d.size) < self.blocks_of(stored_size);
         let mut cleared = false;
         for index in 0..NDADDR + NIADDR {
-            let is_beyond = first_block(&self.g, index).0 >= blocks && pointer_in(d, index) != 0;
+            let is_beyond = !self.is_covered(index, d.size) && pointer_in(d, index) != 0;
             if is_beyond && (is_smaller || extra.pointer(index).is_some()) {
                 cleared = true;
                 set_pointer_in(d, index, None);
@@ -165,6 +165,11 @@ impl Softdep {
     fn end_of_blocks_before(&self, d: &Dinode, index: usize) -> u64 {
         let last = d.db.iter().take(index).rposition(|&pointer| pointer != 0);
         last.map_or(0, |last| self.g.lblktosize(Lbn(last as u64 + 1)))
+    }
+
+    /// Whether a file of `size` bytes has a block that pointer `index` leads to.
+    fn is_covered(&self, index: usize, size: u64) -> bool {
+        first_block(&self.g, index).0 < self.blocks_of(size)
     }
 
     fn blocks_of(&self, size: u64) -> u64 {

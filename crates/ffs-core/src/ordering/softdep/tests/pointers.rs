@@ -4,11 +4,16 @@ use super::*;
 use crate::ordering::{BlockContent, PtrSlot};
 
 fn set_block(rig: &mut Rig, new: FragRun, old: Option<FragRun>) {
-    let (slot, block) = (PtrSlot::Direct(FILE, 0), BufKey::File(FILE, 0));
+    set_block_at(rig, 0, new, old, rig.g.bsize.into());
+}
+
+/// Sets direct pointer `lbn`, and the size to `size` bytes.
+fn set_block_at(rig: &mut Rig, lbn: usize, new: FragRun, old: Option<FragRun>, size: u64) {
+    let (slot, block) = (PtrSlot::Direct(FILE, lbn), BufKey::File(FILE, lbn as i64));
     rig.send(Event::BlockAllocated { run: new });
     rig.send(Event::PointerSet { slot, new, old, content: BlockContent::Data, block });
     let mut d = rig.dinode(FILE);
-    (d.db[0], d.size) = (new.at.0 as i64, rig.g.bsize.into());
+    (d.db[lbn], d.size) = (new.at.0 as i64, size);
     rig.store(FILE, InodeChange::Grow, &d);
 }
 
@@ -68,4 +73,30 @@ fn a_cancelled_pointer_leaves_no_trace() {
     rig.send(Event::PointerSet { slot, new, old: None, content: BlockContent::Data, block });
     rig.send(Event::PointerCancelled { slot, new });
     assert_eq!(rig.mode.pending().deps, 0);
+}
+
+#[test]
+fn no_pointer_is_written_beyond_a_size_that_was_rolled_back() {
+    let mut rig = Rig::new();
+    rig.create_durable(16, FILE, b"name");
+    let (bsize, fsize) = (u64::from(rig.g.bsize), u64::from(rig.g.fsize));
+    let short = FragRun { frags: 1, ..rig.run(0) };
+    set_block_at(&mut rig, 0, short, None, fsize);
+    rig.write_data(FILE, 0);
+    rig.write_group();
+    assert!(!rig.write_inodes(FILE).0);
+    // The fragment becomes a whole block elsewhere. A second block follows and is ready first.
+    let (long, second) = (rig.run(1), rig.run(2));
+    set_block_at(&mut rig, 0, long, Some(short), bsize);
+    set_block_at(&mut rig, 1, second, None, 2 * bsize);
+    rig.write_data(FILE, 1);
+    rig.write_group();
+    let (rolled_back, d) = rig.write_inodes(FILE);
+    assert!(rolled_back);
+    assert_eq!((d.size, d.db[0], d.db[1]), (fsize, short.at.0 as i64, 0), "{d:?}");
+    rig.write_data(FILE, 0);
+    let (rolled_back, d) = rig.write_inodes(FILE);
+    assert!(!rolled_back);
+    assert_eq!((d.size, d.db[1]), (2 * bsize, second.at.0 as i64));
+    assert_eq!(rig.take_work(), [WorkItem::FreeBlks(vec![short])]);
 }
