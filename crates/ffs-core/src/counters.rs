@@ -80,7 +80,8 @@ counters! {
     writes_async: "Buffer images started without waiting for durability.",
     writes_delayed: "Delayed buffer images written by the syncer, a flush or a full cache.",
     writes_data: "File-data images among the above.",
-    writes_rolled_back = "debug.softdep.undone": "Write images with changes rolled back.",
+    writes_rolled_back = "debug.softdep.undone":
+        "Write images with changes rolled back, or of blocks that changed during the write.",
     passes = "debug.softdep.epochs": "Passes that wrote ready buffers and flushed the device.",
     work_done = "debug.softdep.worklist_done": "Items of the worklist done.",
     space_requests = "debug.softdep.space_requests":

@@ -1,4 +1,4 @@
-//! The ordering rules by name. A test build can switch one rule off.
+//! The ordering rules by name. A build with the cargo feature `mutants` can switch one rule off.
 //!
 //! The crash laboratory must find a volume that breaks a rule. The cargo feature `mutants` shows
 //! that it does: [`break_rule`] switches one rule off for the whole process. Without the feature
