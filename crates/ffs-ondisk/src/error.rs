@@ -155,10 +155,10 @@ pub enum Error {
     /// The volume has newfs' "not finished" magic number.
     #[error("newfs did not finish on this volume (superblock at byte {0}): make it again")]
     NewfsUnfinished(u64),
-    /// A growfs did not finish. Another one completes it.
+    /// A growfs did not finish. Another one restores the old volume and enlarges it again.
     #[error(
         "growfs did not finish on this volume (superblock at byte {0}): run ffs growfs again, \
-         which takes it back and starts anew"
+         which restores the old volume and enlarges it again"
     )]
     GrowfsUnfinished(u64),
     /// No superblock of the family was found.

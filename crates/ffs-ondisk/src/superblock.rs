@@ -198,7 +198,6 @@ impl Superblock {
     }
 
     /// The first of the 21 fields that fsck compares in which this copy differs from `other`.
-    /// (the 21 fields fsck compares).
     #[must_use]
     pub fn differing_field(&self, other: &Superblock) -> Option<&'static str> {
         let fields = |sb: &Superblock| {

@@ -16,8 +16,8 @@
 //!    1. New groups, the new summary area and the undo log are written. They are beyond the end of
 //!       the old volume.
 //!    2. The mark is set.
-//!    3. What the old volume has is changed: two group blocks, a summary record, the backup
-//!       superblocks, the recovery record, and the fields of the superblock.
+//!    3. Structures of the old volume are changed: at most two group blocks, their summary
+//!       records, the backup superblocks, the recovery record, and the fields of the superblock.
 //!    4. The mark is removed: the new superblock is in force.
 //! 3. A run that finds the mark first restores the old volume, then grows it anew. So it may be
 //!    interrupted again, and may have another size as its target.
@@ -30,6 +30,7 @@ mod tests;
 mod undo;
 
 use ffs_device::{BlockDevice, Clock, Rng};
+use ffs_ondisk::foreign::NetBsd;
 use ffs_ondisk::sbsearch::{FsRecovery, RECOVERY_OFFSET, Source};
 use ffs_ondisk::superblock::FsFlags;
 use ffs_ondisk::{CgNo, Csum, Format};
@@ -40,7 +41,7 @@ use crate::{AdminError, Volume};
 use groups::GroupBlocks;
 use plan::Plan;
 
-/// What growfs is to do.
+/// Options of [`growfs`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GrowfsOptions {
     /// `-s`: the size of the volume afterwards, bytes; by default that of the device.
@@ -66,7 +67,8 @@ pub struct GrowfsReport {
     pub fragment_size: u32,
     /// Locations of the new backup superblocks in 512-byte sectors, as for `fsck -b`.
     pub new_backups: Vec<u64>,
-    /// Whether the device had the mark of an unfinished growfs, which was taken back first.
+    /// Whether the device had the mark of an unfinished growfs, so that the old volume was restored
+    /// first.
     pub resumed: bool,
     /// Notes for the user.
     pub notes: Vec<String>,
@@ -129,7 +131,7 @@ fn refuse(old: &Volume<'_>) -> Result<(), AdminError> {
     if old.sb.f.snapinum.iter().any(|&ino| ino != 0) {
         return refused("the volume has snapshots, which record its size: remove them first");
     }
-    if old.sb.netbsd != ffs_ondisk::foreign::NetBsd::default() {
+    if old.sb.netbsd != NetBsd::default() {
         return refused("the volume has a journal or quotas of NetBSD, which record places on it");
     }
     if old.sb.flags().contains(FsFlags::GJOURNAL) {
@@ -225,7 +227,7 @@ impl Growth<'_> {
         new_records.enumerate().try_for_each(|(i, record)| put(record, i + 1 == count))
     }
 
-    /// Changes what the old volume has, except its superblock.
+    /// Changes the structures of the old volume, except its superblock.
     fn change_old_structures(&self) -> Result<(), AdminError> {
         let old = &self.old;
         for groups::Changed { c, block, after, .. } in &self.groups.changed {

@@ -3,6 +3,7 @@
 //! **Invariants.**
 //! 1. The superblock of a [`Plan`] passes the checks of the format for the device.
 //! 2. The undo log is beyond the end of the old volume, in fragments that are free in the new one.
+//!    Its content stays there afterwards.
 
 use ffs_ondisk::{CgNo, Format, FragNo, Geometry, Superblock, sbcheck};
 
@@ -14,8 +15,6 @@ use crate::{AdminError, Volume};
 pub(super) struct Plan {
     pub(super) sb: Superblock,
     pub(super) geo: Geometry,
-    /// Groups of the old volume.
-    pub(super) old_ncg: u32,
     /// Byte offset of the undo log.
     pub(super) log_at: u64,
     notes: Vec<String>,
@@ -43,7 +42,7 @@ impl Plan {
             place_csum(&mut sb, old, size)?;
         }
         let geo = sbcheck::geometry_ignoring_hash(&sb, Some(device_bytes)).map_err(refused)?;
-        let mut plan = Plan { sb, geo, old_ncg: old.geo.ncg, log_at: 0, notes };
+        let mut plan = Plan { sb, geo, log_at: 0, notes };
         plan.log_at = plan.place_log(old)?;
         Ok(plan)
     }
@@ -65,8 +64,8 @@ impl Plan {
         let g = &self.geo;
         let need = u64::from(g.numfrags_up(UndoLog::most_bytes(g)));
         let end_of = |c| g.cgbase(c).0 + u64::from(g.cg_frags(c));
-        let extension = (old.geo.size, end_of(CgNo(self.old_ncg - 1)));
-        let data = (self.old_ncg..g.ncg).map(CgNo).map(|c| {
+        let extension = (old.geo.size, end_of(CgNo(old.geo.ncg - 1)));
+        let data = (old.geo.ncg..g.ncg).map(CgNo).map(|c| {
             let own = if g.dtog(g.csaddr) == c { self.csum_frags().end } else { g.dblkno };
             (g.cgbase(c).plus(own.into()).0, end_of(c))
         });

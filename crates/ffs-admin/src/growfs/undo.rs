@@ -9,24 +9,13 @@
 //! 3. Restoring writes the same bytes however often it is interrupted and repeated.
 
 use ffs_device::BlockDevice;
-use ffs_ondisk::growth::GrowthRecord;
+use ffs_ondisk::growth::{self, GrowthRecord, MARK_SECTOR};
 use ffs_ondisk::hash::check_hash_parts;
 use ffs_ondisk::sbsearch::Source;
-use ffs_ondisk::superblock::{
-    FS_BAD_MAGIC, MAGIC_OFFSET, SBLOCKSEARCH, SBLOCKSIZE, SbFields, magic_of,
-};
-use ffs_ondisk::{CgNo, Csum, Endian, Error, FragNo, Geometry, Superblock, sbcheck, wire};
+use ffs_ondisk::superblock::{SBLOCKSEARCH, SBLOCKSIZE, magic_of};
+use ffs_ondisk::{CgNo, Csum, Endian, Error, FragNo, Geometry, Superblock, sbcheck};
 
 use crate::{AdminError, Volume};
-
-/// The 512-byte sector of the superblock that has the magic number and the growth record.
-const MARK_SECTOR: std::ops::Range<usize> = 1024..1536;
-/// Bytes of the log's header: the number of entries.
-const HEADER: usize = 8;
-/// Bytes of an entry's header: byte offset on the device and length.
-const ENTRY: usize = 16;
-/// Most entries: the superblock, two group blocks, two summary records.
-const MOST_ENTRIES: usize = 5;
 
 /// Bytes that growfs replaces, and their places. The superblock is the first entry.
 pub(super) struct UndoLog {
@@ -37,8 +26,7 @@ pub(super) struct UndoLog {
 impl UndoLog {
     /// The longest log of a volume, bytes.
     pub(super) fn most_bytes(g: &Geometry) -> u64 {
-        let content = SBLOCKSIZE + 2 * (g.cgsize as usize + ffs_ondisk::Csum::SIZE);
-        (HEADER + MOST_ENTRIES * ENTRY + content) as u64
+        growth::log_bytes(SBLOCKSIZE + 2 * (g.cgsize as usize + Csum::SIZE)) as u64
     }
 
     /// Reads the superblock of `old` and the bytes at `places`, each a byte offset and a length.
@@ -53,7 +41,7 @@ impl UndoLog {
             old.device().read_at(at, &mut bytes)?;
             entries.push((at, bytes));
         }
-        debug_assert!(entries.len() <= MOST_ENTRIES, "{} entries", entries.len());
+        debug_assert!(entries.len() <= growth::MOST_ENTRIES, "{} entries", entries.len());
         Ok(UndoLog { entries, endian: old.geo.endian })
     }
 
@@ -62,39 +50,10 @@ impl UndoLog {
     /// # Errors
     /// The device's.
     pub(super) fn write(&self, dev: &dyn BlockDevice, at: u64) -> Result<GrowthRecord, AdminError> {
-        let mut bytes = Vec::new();
-        let put = |bytes: &mut Vec<u8>, value: u64| {
-            let end = bytes.len();
-            bytes.resize(end + 8, 0);
-            wire::put(bytes, end, self.endian, value);
-        };
-        put(&mut bytes, self.entries.len() as u64);
-        for (at, content) in &self.entries {
-            put(&mut bytes, *at);
-            put(&mut bytes, content.len() as u64);
-            bytes.extend_from_slice(content);
-        }
+        let bytes = growth::encode_log(&self.entries, self.endian);
         dev.write_at(at, &bytes)?;
         let log_hash = check_hash_parts(&[&bytes]);
         Ok(GrowthRecord { log_at: at, log_len: bytes.len() as u32, log_hash })
-    }
-
-    /// Decodes a log; `None` if it is malformed, or names a place outside of the device.
-    fn decode(bytes: &[u8], endian: Endian, device_bytes: u64) -> Option<UndoLog> {
-        let count: u64 = wire::get(bytes.get(..HEADER)?, 0, endian);
-        let count = usize::try_from(count).ok().filter(|n| (1..=MOST_ENTRIES).contains(n))?;
-        let mut rest = bytes.get(HEADER..)?;
-        let mut entries = Vec::new();
-        for _ in 0..count {
-            let (header, tail) = rest.split_at_checked(ENTRY)?;
-            let (at, len): (u64, u64) =
-                (wire::get(header, 0, endian), wire::get(header, 8, endian));
-            let (content, tail) = tail.split_at_checked(usize::try_from(len).ok()?)?;
-            at.checked_add(len).filter(|&end| end <= device_bytes)?;
-            entries.push((at, content.to_vec()));
-            rest = tail;
-        }
-        Some(UndoLog { entries, endian })
     }
 }
 
@@ -131,7 +90,7 @@ impl Mark {
         endian: Endian,
         record: GrowthRecord,
     ) -> Mark {
-        set_mark(&mut old, endian, record);
+        growth::set_mark(&mut old, endian, record);
         Mark { location, marked_old: old[MARK_SECTOR].to_vec(), new, endian, record }
     }
 
@@ -150,7 +109,7 @@ impl Mark {
     /// The device's.
     pub(super) fn write_marked(&self, dev: &dyn BlockDevice) -> Result<(), AdminError> {
         let mut bytes = self.new.clone();
-        set_mark(&mut bytes, self.endian, self.record);
+        growth::set_mark(&mut bytes, self.endian, self.record);
         dev.write_at(self.location, &bytes)?;
         Ok(dev.flush()?)
     }
@@ -163,12 +122,6 @@ impl Mark {
         dev.write_at(self.location + MARK_SECTOR.start as u64, &self.new[MARK_SECTOR])?;
         Ok(dev.flush()?)
     }
-}
-
-/// Puts the magic number of an unfinished volume and the growth record into a superblock.
-fn set_mark(superblock: &mut [u8], endian: Endian, record: GrowthRecord) {
-    wire::put(superblock, MAGIC_OFFSET, endian, FS_BAD_MAGIC);
-    record.encode(superblock, endian);
 }
 
 /// A growfs that did not finish.
@@ -233,9 +186,9 @@ impl Unfinished {
         if check_hash_parts(&[&bytes]) != log_hash {
             return Err(damaged());
         }
-        let log = UndoLog::decode(&bytes, self.endian, device_bytes).ok_or_else(damaged)?;
-        let (at, superblock) = log.entries.first().ok_or_else(damaged)?;
-        if *at != self.location || superblock.len() < SbFields::SIZE.max(MARK_SECTOR.end) {
+        let entries = growth::decode_log(&bytes, self.endian, device_bytes).ok_or_else(damaged)?;
+        let (at, superblock) = entries.first().ok_or_else(damaged)?;
+        if *at != self.location || superblock.len() < MARK_SECTOR.end {
             return Err(damaged());
         }
         let sb = Superblock::decode(superblock, *at)?;
@@ -243,10 +196,11 @@ impl Unfinished {
         let own = sb.standard_location() == *at
             && u64::try_from(sb.f.sbsize) == Ok(superblock.len() as u64)
             && log_at >= geo.size * u64::from(geo.fsize)
-            && log.entries.iter().skip(1).all(|(at, bytes)| is_replaced(&geo, *at, bytes.len()));
+            && entries.iter().skip(1).all(|(at, bytes)| is_replaced(&geo, *at, bytes.len()));
         if !own {
             return Err(damaged());
         }
+        let log = UndoLog { entries, endian: self.endian };
         Ok((log, Volume::from_parts(dev, sb, geo)))
     }
 }

@@ -22,7 +22,7 @@ pub(crate) const DOC: Doc = Doc {
         ("ffs growfs -N -s 4g root.img", "only show the result"),
     ],
     exit: &[
-        ("0", "the file system is larger"),
+        ("0", "the file system is larger, or -N showed the result"),
         ("1", "it is not; the reason is on standard error"),
     ],
     see_also: &["ffs-newfs(8)", "ffs-tunefs(8)", "ffs-fsck(8)", "ffs-dumpfs(8)"],
@@ -34,8 +34,8 @@ pub(crate) const DOC: Doc = Doc {
 ///
 /// The file system grows to the size of its partition, device or image, or to that of -s. With -s a
 /// plain image file is made longer first. Files are not touched. After an interruption run growfs
-/// again: either the size is one of the two, or the next run completes the change. The volume must
-/// be clean, and must not have snapshots.
+/// again: the size is one of the two, or the next run restores the old volume and enlarges it
+/// again. The volume must be clean, and must not have snapshots.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// IMAGE[@N]: a file or a block device
@@ -142,7 +142,7 @@ fn confirm(args: &Args, name: &str) -> Result<(), Failure> {
     let _ = write!(io::stderr(), "OK to grow {name} from {old} to {new}? [yes/no] ");
     match signals::read_line().as_deref().map(str::trim) {
         Some("yes" | "y") => Ok(()),
-        _ => Err(Failure::new(name, "left as it is")),
+        _ => Err(Failure::new(name, "not changed")),
     }
 }
 
@@ -156,7 +156,7 @@ fn print_report(args: &Args, name: &str, report: &GrowfsReport) -> Result<(), Fa
     }
     let mut out = output::stdout();
     if report.resumed {
-        output::note("an earlier growfs did not finish; it was taken back first");
+        output::note("an earlier growfs did not finish; the old volume was restored first");
     }
     for note in &report.notes {
         output::note(note);
