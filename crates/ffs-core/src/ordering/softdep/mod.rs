@@ -9,6 +9,7 @@
 //! | --- | --- | --- |
 //! | `log` | the target of log events | |
 //! | `heap`, `smalllist`, `smallset`, `arena`, `invariant` | memory for many small values | |
+//! | `blocktable` | values of blocks | |
 //! | `dep`, `graph` | dependencies and their edges | `struct worklist` |
 //! | `writes` | changes and writes of blocks | `b_dep`, `DEPCOMPLETE` |
 //! | `bmsafemap` | cylinder groups | `bmsafemap` |
@@ -52,6 +53,7 @@
 mod allocs;
 mod arena;
 mod audit;
+mod blocktable;
 mod bmsafemap;
 mod dep;
 mod direntries;
@@ -257,21 +259,30 @@ impl Ordering for SoftUpdates {
 impl Softdep {
     /// Records an event, and processes the dependencies that it satisfies.
     fn notify(&mut self, event: Event<'_>) -> Response {
-        let logged = enabled!(target: LOG, Level::TRACE).then(|| event.to_string());
         let entry = match &event {
             Event::EntryAdded { at, .. } | Event::EntryRemoved { at, .. } => Some(*at),
             _ => None,
         };
-        let mut response = self.handle(event);
-        if let Some(event) = logged {
-            let Response { free, nlink_delta, reserve, .. } = response;
-            trace!(target: LOG, ?free, nlink_delta, reserve, "{event}");
-        }
+        let mut response = if enabled!(target: LOG, Level::TRACE) {
+            self.handle_logged(event)
+        } else {
+            self.handle(event)
+        };
         self.process_satisfied();
         response.reserved = entry.map_or(0, |at| self.reserved_beside(at));
         response
     }
 
+    #[cold]
+    fn handle_logged(&mut self, event: Event<'_>) -> Response {
+        let text = event.to_string();
+        let response = self.handle(event);
+        let Response { free, nlink_delta, reserve, .. } = response;
+        trace!(target: LOG, ?free, nlink_delta, reserve, "{text}");
+        response
+    }
+
+    #[inline]
     fn handle(&mut self, event: Event<'_>) -> Response {
         let mut response = Response { free: FreeWhen::Later, ..Response::DELAY };
         match event {

@@ -10,14 +10,15 @@
 //! 2. A name is a removed name until the device cannot show it any more.
 //! 3. `unreachable` has exactly the entries that are durable, and not reachable.
 
+use super::blocktable::BlockTable;
 use super::dep::DepId;
 use super::direntries::{DirEntries, EntryVersions, chunk_of};
-use super::heap::{table_bytes, take, tree_bytes};
+use super::heap::{table_bytes, take};
 use crate::buf::BufKey;
 use crate::ordering::{DirPos, EntryTarget, ReservedMask};
 use ffs_ondisk::{DirOff, Geometry, Ino, Lbn};
 use foldhash::fast::FixedState;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::ops::RangeInclusive;
 
@@ -35,7 +36,7 @@ pub(super) enum RemovedEntry {
 pub(super) struct PageDeps {
     hasher: FixedState,
     /// By buffer.
-    blocks: BTreeMap<BufKey, DirEntries>,
+    blocks: BlockTable<DirEntries>,
     /// By the hash of directory and name.
     removed: HashMap<u64, RemovedEntry, FixedState>,
     unreachable: HashMap<(Ino, DirOff), DepId, FixedState>,
@@ -61,7 +62,7 @@ impl PageDeps {
     pub(super) fn new(secret: u64) -> PageDeps {
         PageDeps {
             hasher: FixedState::with_seed(secret),
-            blocks: BTreeMap::new(),
+            blocks: BlockTable::default(),
             removed: HashMap::default(),
             unreachable: HashMap::default(),
         }
@@ -72,15 +73,15 @@ impl PageDeps {
     }
 
     pub(super) fn block(&self, key: BufKey) -> Option<&DirEntries> {
-        self.blocks.get(&key)
+        self.blocks.get(key)
     }
 
     pub(super) fn entry(&self, key: BufKey, off: DirOff) -> Option<&EntryVersions> {
-        self.blocks.get(&key)?.get(off.0)
+        self.blocks.get(key)?.get(off.0)
     }
 
     pub(super) fn entry_mut(&mut self, key: BufKey, off: DirOff) -> Option<&mut EntryVersions> {
-        self.blocks.get_mut(&key)?.get_mut(off.0)
+        self.blocks.get_mut(key)?.get_mut(off.0)
     }
 
     /// The entry gets the value `id`. `durable`: its value on the device, if it has no versions
@@ -93,26 +94,26 @@ impl PageDeps {
         id: DepId,
         reserved: bool,
     ) {
-        self.blocks.entry(key).or_default().push(off.0, durable, id, reserved);
+        self.blocks.get_or_insert(key, DirEntries::default).push(off.0, durable, id, reserved);
     }
 
     /// The versions of an entry that is not reserved, moved here from another place.
     pub(super) fn insert(&mut self, key: BufKey, off: DirOff, versions: EntryVersions) {
-        self.blocks.entry(key).or_default().insert(off.0, versions);
+        self.blocks.get_or_insert(key, DirEntries::default).insert(off.0, versions);
     }
 
     /// The entry has no pending value any more.
     pub(super) fn remove_entry(&mut self, key: BufKey, off: DirOff) -> Option<EntryVersions> {
-        let block = self.blocks.get_mut(&key)?;
+        let block = self.blocks.get_mut(key)?;
         let versions = block.remove(off.0);
         if block.is_empty() {
-            self.blocks.remove(&key);
+            self.blocks.remove(key);
         }
         versions
     }
 
     pub(super) fn remove_block(&mut self, key: BufKey) -> Option<DirEntries> {
-        self.blocks.remove(&key)
+        self.blocks.remove(key)
     }
 
     /// The blocks of a range of buffers.
@@ -120,16 +121,16 @@ impl PageDeps {
         &self,
         range: RangeInclusive<BufKey>,
     ) -> impl Iterator<Item = (BufKey, &DirEntries)> {
-        self.blocks.range(range).map(|(key, entries)| (*key, entries))
+        self.blocks.range(range)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (BufKey, &DirEntries)> {
-        self.blocks.iter().map(|(key, entries)| (*key, entries))
+        self.blocks.iter()
     }
 
     /// The reserved entries of the chunk with `off`.
     pub(super) fn reserved_in(&self, key: BufKey, off: DirOff) -> ReservedMask {
-        self.blocks.get(&key).map_or(0, |entries| entries.reserved_in(off.0))
+        self.blocks.get(key).map_or(0, |entries| entries.reserved_in(off.0))
     }
 
     /// Whether no change of a name is pending, except removed names.
@@ -189,8 +190,8 @@ impl PageDeps {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        tree_bytes::<BufKey, DirEntries>(self.blocks.len())
-            + self.blocks.values().map(DirEntries::heap_bytes).sum::<usize>()
+        self.blocks.bytes()
+            + self.blocks.iter().map(|(_, entries)| entries.heap_bytes()).sum::<usize>()
             + table_bytes::<(u64, RemovedEntry)>(self.removed.capacity())
             + table_bytes::<((Ino, DirOff), DepId)>(self.unreachable.capacity())
     }

@@ -7,13 +7,12 @@
 //! 2. A block that is not in the table has no change that is not durable.
 //! 3. A dependency waits for a change that is noted and not durable.
 
+use super::blocktable::BlockTable;
 use super::dep::DepId;
-use super::heap::tree_bytes;
 use super::smallset::SmallSet;
 use crate::buf::BufKey;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// A dependency that waits for a block or an inode, as it was at a number: of a change of the
@@ -114,7 +113,7 @@ pub(super) struct BlockWrites {
 /// The writes of all blocks.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
-    blocks: BTreeMap<BufKey, BlockWrites>,
+    blocks: BlockTable<BlockWrites>,
     /// Number of the last change of any block.
     changes: u64,
 }
@@ -128,7 +127,7 @@ impl Writes {
     pub(super) fn note_change(&mut self, key: BufKey) -> u64 {
         let before = self.changes;
         self.changes += 1;
-        let block = self.blocks.entry(key).or_insert_with(|| BlockWrites {
+        let block = self.blocks.get_or_insert(key, || BlockWrites {
             changed: before,
             issued: before,
             durable: before,
@@ -140,12 +139,12 @@ impl Writes {
 
     /// The number of the block's last change; `None` if all are durable.
     pub(super) fn last_change(&self, key: BufKey) -> Option<u64> {
-        self.blocks.get(&key).map(|block| block.changed)
+        self.blocks.get(key).map(|block| block.changed)
     }
 
     /// `id` waits until the block's `change` is durable. Returns whether it is not.
     pub(super) fn wait(&mut self, id: DepId, key: BufKey, change: u64) -> bool {
-        match self.blocks.get_mut(&key) {
+        match self.blocks.get_mut(key) {
             Some(block) if block.durable < change => {
                 block.waiters.wait(id, change);
                 true
@@ -156,33 +155,33 @@ impl Writes {
 
     /// `id` ended: it waits no more.
     pub(super) fn stop_waiting(&mut self, id: DepId, key: BufKey) {
-        if let Some(block) = self.blocks.get_mut(&key) {
+        if let Some(block) = self.blocks.get_mut(key) {
             block.waiters.stop(id);
         }
     }
 
     /// The change of the block that `id` waits for.
     pub(super) fn waits_since(&self, id: DepId, key: BufKey) -> Option<u64> {
-        self.blocks.get(&key)?.waiters.since(id)
+        self.blocks.get(key)?.waiters.since(id)
     }
 
     /// The dependencies that wait for the block.
     pub(super) fn waiting(&self, key: BufKey) -> impl Iterator<Item = DepId> {
-        let block = self.blocks.get(&key);
+        let block = self.blocks.get(key);
         block.into_iter().flat_map(|block| block.waiters.iter().map(|waiter| waiter.id))
     }
 
     /// A write of the block is issued. Returns the last change that it contains, if it has any that
     /// is not durable.
     pub(super) fn issue(&mut self, key: BufKey) -> Option<u64> {
-        let block = self.blocks.get_mut(&key)?;
+        let block = self.blocks.get_mut(key)?;
         block.issued = block.changed;
         Some(block.changed)
     }
 
     /// The last change in a write that was issued; 0 if none is known.
     pub(super) fn last_issued(&self, key: BufKey) -> u64 {
-        self.blocks.get(&key).map_or(0, |block| block.issued)
+        self.blocks.get(key).map_or(0, |block| block.issued)
     }
 
     /// The block's changes up to `change` are durable. Returns the dependencies that waited for
@@ -193,24 +192,24 @@ impl Writes {
         change: u64,
     ) -> (SmallVec<[DepId; 4]>, usize) {
         // All changes were durable already, or the block was discarded during the write.
-        let Some(block) = self.blocks.get_mut(&key) else { return Default::default() };
+        let Some(block) = self.blocks.get_mut(key) else { return Default::default() };
         block.durable = block.durable.max(change);
         let waiting = block.waiters.len();
         let due = block.waiters.take_due(change);
         if block.durable == block.changed && block.waiters.is_empty() {
-            self.blocks.remove(&key);
+            self.blocks.remove(key);
         }
         (due, waiting)
     }
 
     /// The block will not be written. Returns the dependencies that waited for it.
     pub(super) fn remove(&mut self, key: BufKey) -> Option<Waiters> {
-        self.blocks.remove(&key).map(|block| block.waiters)
+        self.blocks.remove(key).map(|block| block.waiters)
     }
 
     /// The blocks of a range of keys.
     pub(super) fn keys(&self, range: RangeInclusive<BufKey>) -> impl Iterator<Item = BufKey> {
-        self.blocks.range(range).map(|(key, _)| *key)
+        self.blocks.range(range).map(|(key, _)| key)
     }
 
     /// Whether all changes of a range of keys are durable.
@@ -220,10 +219,10 @@ impl Writes {
 
     /// Checks the third invariant; `requires` is whether a dependency requires a block.
     pub(super) fn audit(&self, requires: impl Fn(DepId, BufKey) -> bool) -> Result<(), String> {
-        for (key, block) in &self.blocks {
+        for (key, block) in self.blocks.iter() {
             for waiter in block.waiters.iter() {
                 let since = block.durable + 1..=block.changed;
-                if !requires(waiter.id, *key) || !since.contains(&waiter.since) {
+                if !requires(waiter.id, key) || !since.contains(&waiter.since) {
                     return Err(format!("{waiter:?} waits for {key:?}, changes {since:?}"));
                 }
             }
@@ -235,8 +234,8 @@ impl Writes {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        tree_bytes::<BufKey, BlockWrites>(self.blocks.len())
-            + self.blocks.values().map(|block| block.waiters.bytes()).sum::<usize>()
+        self.blocks.bytes()
+            + self.blocks.iter().map(|(_, block)| block.waiters.bytes()).sum::<usize>()
     }
 }
 
