@@ -131,6 +131,8 @@ counters! {
     frag_moves: "Fragment runs moved to grow.",
     optim_switches: "Changes between time and space optimisation.",
     clusters_moved: "Clusters moved to a contiguous place.",
+    snapshot_copies: "Blocks copied for snapshots before they were overwritten or freed in part.",
+    snapshot_takeovers: "Freed blocks that snapshots took over.",
     frees_failed: "Fragments that could not be freed and stay allocated until fsck.",
     inodes_loaded: "Inodes read from their block.",
     inodes_recycled: "Cached inodes evicted for new ones.",

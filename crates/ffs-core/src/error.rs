@@ -43,6 +43,9 @@ pub enum Error {
     /// `ENOSPC`: no inode.
     #[error("no inodes left on the file system")]
     NoInodes,
+    /// `ENOSPC`: the superblock lists 20 snapshots.
+    #[error("the volume has 20 snapshots, and cannot have more")]
+    TooManySnapshots,
     /// `EFBIG`.
     #[error("file too large")]
     TooBig,
@@ -109,7 +112,7 @@ impl Error {
             Error::IsDirectory => libc::EISDIR,
             Error::Invalid(_) => libc::EINVAL,
             Error::TooBig => libc::EFBIG,
-            Error::NoSpace | Error::NoInodes => libc::ENOSPC,
+            Error::NoSpace | Error::NoInodes | Error::TooManySnapshots => libc::ENOSPC,
             Error::ReadOnly(_) => libc::EROFS,
             Error::TooManyLinks => libc::EMLINK,
             Error::Range => libc::ERANGE,

@@ -33,6 +33,7 @@ mod ops;
 mod options;
 mod ordering;
 mod prefetch;
+mod snapshot;
 mod sparse_array;
 mod sync;
 mod syncer;

@@ -12,17 +12,20 @@ use crate::dirhash::Pool;
 use crate::error::{Error, Result};
 use crate::options::Atime;
 use crate::ordering::{Event, FragRun, FreeWhen, Ordering};
+use crate::snapshot::{CopyOrder, Fate, Snapshots};
 use crate::tunables::Tunables;
 use ffs_ondisk::{Geometry, Ino, Timespec};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 /// A mounted volume, as inodes and directories see it.
 pub(crate) struct UfsMount {
     /// Blocks in memory, and access to the device.
     pub(crate) cache: Arc<BufCache>,
     /// The allocator of inodes and blocks.
-    pub(crate) alloc: Alloc,
+    pub(crate) alloc: Arc<Alloc>,
+    /// The active snapshots.
+    pub(crate) snapshots: Arc<Snapshots>,
     /// The ordering mode, which decides when metadata is written.
     pub(crate) ordering: Arc<dyn Ordering>,
     /// The switches.
@@ -36,14 +39,20 @@ pub(crate) struct UfsMount {
 
 impl UfsMount {
     /// The volume of `alloc`, read-only at first. `secret` keys the hashes of names.
-    pub(crate) fn new(alloc: Alloc, atime: Atime, secret: u64) -> UfsMount {
+    pub(crate) fn new(alloc: Alloc, atime: Atime, order: CopyOrder, secret: u64) -> UfsMount {
         let (cache, tunables) = (Arc::clone(&alloc.cache), Arc::clone(&alloc.tunables));
+        let alloc = Arc::new(alloc);
+        let snapshots = Snapshots::new(Arc::clone(&cache), Arc::clone(&alloc), order);
+        let snapshots = Arc::new(snapshots);
+        let hook: Weak<Snapshots> = Arc::downgrade(&snapshots);
+        cache.set_copy_on_write(hook);
         UfsMount {
             dirhash: Pool::new(Arc::clone(&tunables), Arc::clone(&cache.counters), secret),
             cache,
             ordering: Arc::clone(&alloc.ordering),
             tunables,
             alloc,
+            snapshots,
             atime,
             read_only: AtomicBool::new(true),
         }
@@ -84,10 +93,21 @@ impl UfsMount {
         self.cache.bread(DiskBlock { key: BufKey::Meta(at), kind: BufKind::Inodes, addr: at, len })
     }
 
+    /// Frees a run within one block, unless a snapshot takes it over.
+    ///
+    /// # Errors
+    /// As [`Alloc::free_frags`]; that of a copy for a snapshot. The run stays allocated.
+    pub(crate) fn free_frags(&self, run: FragRun) -> Result<()> {
+        match self.snapshots.before_free(run)? {
+            Fate::Free => self.alloc.free_frags(run),
+            Fate::TakenOver => Ok(()),
+        }
+    }
+
     /// Frees a run that no pointer on the device refers to. If that fails, the run stays allocated
     /// until fsck.
     pub(crate) fn free_quietly(&self, run: FragRun) {
-        if self.alloc.free_frags(run).is_err() {
+        if self.free_frags(run).is_err() {
             add(&self.cache.counters.frees_failed, run.frags.into());
             self.cache.set_needs_check();
         }

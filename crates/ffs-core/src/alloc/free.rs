@@ -30,7 +30,7 @@ impl Alloc {
 
 impl GroupEdit<'_> {
     /// Marks `frags` fragments from `first` of the group on, within one block, as free.
-    fn free_run(&mut self, first: u32, frags: u32) -> Result<()> {
+    pub(super) fn free_run(&mut self, first: u32, frags: u32) -> Result<()> {
         let frag = self.g.frag;
         let blk = first / frag;
         let before = self.cg.view().block_pattern(blk);
@@ -55,7 +55,7 @@ impl GroupEdit<'_> {
     }
 
     /// Adds the free runs of a partly used block to `frsum`, or subtracts them.
-    fn account_runs(&mut self, pattern: u8, sign: i32) {
+    pub(super) fn account_runs(&mut self, pattern: u8, sign: i32) {
         for (n, count) in (0..).zip(runs(pattern, self.g.frag)).take(self.g.frag as usize).skip(1) {
             if count > 0 {
                 self.cg.add_frsum(n, sign * i32::from(count));

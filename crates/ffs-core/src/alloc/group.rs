@@ -51,20 +51,7 @@ impl Alloc {
         let buf = self.read_group(c)?;
         let mut data = buf.write();
         self.check_in_once(c, &buf, &mut data.bytes)?;
-        let g = self.g();
-        let cg = CgMut::new(g, &mut data.bytes);
-        let counts = cg.view().cs();
-        let mut e = GroupEdit {
-            c,
-            g,
-            cg,
-            policy: self.tunables.alloc(),
-            ordering: &*self.ordering,
-            counts,
-            delta: Csum::default(),
-            changed: false,
-            disposition: Disposition::Delay,
-        };
+        let mut e = GroupEdit::new(self, c, &mut data.bytes);
         let result = change(&mut e);
         let (changed, disposition) = e.finish(&self.sum);
         drop(data);
@@ -75,7 +62,7 @@ impl Alloc {
     }
 
     /// The buffer of the block of group `c`.
-    fn read_group(&self, c: CgNo) -> Result<BufRef> {
+    pub(super) fn read_group(&self, c: CgNo) -> Result<BufRef> {
         let g = self.g();
         let at = g.cgtod(c);
         let (key, kind) = (BufKey::Meta(at), BufKind::CylinderGroup);
@@ -83,7 +70,7 @@ impl Alloc {
     }
 
     /// Checks the block if it was read from disk since the last check.
-    fn check_in_once(&self, c: CgNo, buf: &BufRef, block: &mut [u8]) -> Result<()> {
+    pub(super) fn check_in_once(&self, c: CgNo, buf: &BufRef, block: &mut [u8]) -> Result<()> {
         {
             let sum = self.sum.lock();
             if sum.is_checked(c, buf) {
@@ -106,6 +93,32 @@ impl Alloc {
                 Err(self.cache.record_damage(e))
             }
         }
+    }
+}
+
+impl<'a> GroupEdit<'a> {
+    /// The group in `bytes`.
+    pub(super) fn new(alloc: &'a Alloc, c: CgNo, bytes: &'a mut [u8]) -> GroupEdit<'a> {
+        let g = alloc.g();
+        let cg = CgMut::new(g, bytes);
+        let counts = cg.view().cs();
+        GroupEdit {
+            c,
+            g,
+            cg,
+            policy: alloc.tunables.alloc(),
+            ordering: &*alloc.ordering,
+            counts,
+            delta: Csum::default(),
+            changed: false,
+            disposition: Disposition::Delay,
+        }
+    }
+
+    /// The end of changes of a copy: stores the counts in the copy alone, and returns them.
+    pub(super) fn finish_copy(mut self) -> Csum {
+        self.cg.set_cs(self.counts);
+        self.counts
     }
 }
 

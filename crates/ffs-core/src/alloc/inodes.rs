@@ -180,7 +180,7 @@ impl GroupEdit<'_> {
         ino
     }
 
-    fn release_inode(&mut self, i: u32, was_dir: bool) -> Result<()> {
+    pub(super) fn release_inode(&mut self, i: u32, was_dir: bool) -> Result<()> {
         if !self.cg.view().inode_used(i) {
             let found = format!("inode {} to be freed marked free", self.c.0 * self.g.ipg + i);
             return Err(self.corrupt("inosused", found, "marked used"));

@@ -9,6 +9,7 @@
 //! | [`inodes`], [`dirpref`] | inodes; the group of a new directory |
 //! | [`blkpref`] | the preferred location of a block |
 //! | [`blocks`], [`frags`], [`free`] | blocks: allocating, growing, freeing |
+//! | [`image`] | groups as a snapshot shows them |
 //! | [`mapsearch`], [`clusters`] | free runs of fragments and of blocks |
 //!
 //! # Invariants
@@ -34,6 +35,7 @@ mod frags;
 mod free;
 mod group;
 mod hashalloc;
+mod image;
 mod inodes;
 mod mapsearch;
 mod params;
@@ -42,6 +44,7 @@ mod summary;
 mod tests;
 
 pub(crate) use check::{Torn, check_in};
+pub(crate) use image::GroupImage;
 pub(crate) use params::{AllocParams, Optim};
 
 use crate::buf::BufCache;

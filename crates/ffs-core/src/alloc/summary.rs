@@ -42,6 +42,8 @@ struct GroupState {
     checked: Weak<Buf>,
     /// The number of initialised inodes, if the group was checked.
     initediblk: Option<u32>,
+    /// The number of changes since the mount.
+    changes: u64,
 }
 
 impl Summary {
@@ -55,8 +57,12 @@ impl Summary {
             *one = possible(g, one);
             totals.add(one);
         }
-        let fresh =
-            || GroupState { maxcluster: g.contigsumsize, checked: Weak::new(), initediblk: None };
+        let fresh = || GroupState {
+            maxcluster: g.contigsumsize,
+            checked: Weak::new(),
+            initediblk: None,
+            changes: 0,
+        };
         Summary {
             cs,
             totals,
@@ -78,6 +84,18 @@ impl Summary {
             cs.add(delta);
             self.totals.add(delta);
         }
+        self.note_change(c);
+    }
+
+    fn note_change(&mut self, c: CgNo) {
+        if let Some(s) = self.groups.get_mut(c.0 as usize) {
+            s.changes += 1;
+        }
+    }
+
+    /// The number of changes of group `c` since the mount.
+    pub(super) fn changes(&self, c: CgNo) -> u64 {
+        self.groups.get(c.0 as usize).map_or(0, |s| s.changes)
     }
 
     /// Stores the counts of a group whose block was just checked.
@@ -124,6 +142,7 @@ impl Summary {
         if let Some(s) = self.groups.get_mut(c.0 as usize) {
             s.initediblk = Some(n);
         }
+        self.note_change(c);
     }
 
     /// Upper bound of the largest free cluster of group `c`, blocks.

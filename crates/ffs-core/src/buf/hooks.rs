@@ -1,6 +1,8 @@
-//! The interface of the ordering mode to the write path.
+//! The interfaces of the ordering mode and of snapshots to the write path.
 
 use super::{BufKey, BufKind};
+use crate::error::Result;
+use std::ops::Range;
 
 /// When a changed buffer must reach the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +33,16 @@ pub(crate) enum WriteResult {
     Unflushed,
     /// The write is durable.
     Durable,
+}
+
+/// What has to happen before blocks on the device are overwritten: snapshots keep their content.
+pub(crate) trait CopyOnWrite: Send + Sync {
+    /// The runs of fragments will be overwritten when the call returns. The caller may hold the
+    /// locks of their buffers, but no lock of a cylinder group.
+    ///
+    /// # Errors
+    /// The content could not be copied: the runs must not be overwritten.
+    fn before_write(&self, runs: &mut dyn Iterator<Item = Range<u64>>) -> Result<()>;
 }
 
 /// The part of an ordering mode in the write path. The default methods are those of a mode that

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | [`cache`] | [`BufCache`]: finding, filling, changing and dropping buffers |
 //! | [`writeback`] | writing buffers, flushing the device |
-//! | [`hooks`] | [`WriteHooks`]: the ordering mode's part in the write path |
+//! | [`hooks`] | [`WriteHooks`] and [`CopyOnWrite`]: ordering modes and snapshots in the write path |
 //! | [`state`] | which blocks are in memory; eviction |
 //! | [`block`], [`links`] | the table of blocks |
 //! | [`queues`], [`file_lists`], [`dirty`] | the lists over it |
@@ -59,7 +59,7 @@ mod written;
 
 pub(crate) use cache::{BufCache, CacheParts};
 pub(crate) use dirty::Delays;
-pub(crate) use hooks::{Disposition, WriteHooks, WriteResult, WriteStart};
+pub(crate) use hooks::{CopyOnWrite, Disposition, WriteHooks, WriteResult, WriteStart};
 pub(crate) use limits::CacheLimits;
 pub(crate) use spare::NewContent;
 pub use stats::{CacheStats, ClassStats};
@@ -186,6 +186,11 @@ impl Buf {
         let mut g = self.data.write();
         g.version += 1;
         g
+    }
+
+    /// The content, locked for a change that other threads must not see as one.
+    pub(crate) fn write_unchanged(&self) -> RwLockWriteGuard<'_, BufData> {
+        self.data.write()
     }
 
     /// The memory of the block, for another use.

@@ -6,12 +6,13 @@ use super::hooks::{WriteResult, WriteStart};
 use super::written::{WriteOutcome, Written};
 use super::{Buf, BufCache, BufData, BufKey, BufKind, BufRef, LOG};
 use crate::counters::{add, bump};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sync::{MutexGuard, RwLockReadGuard};
-use ffs_device::{DeviceError, Durability};
+use ffs_device::Durability;
 use ffs_ondisk::{Cg, CgMut, FragNo};
 use std::io::IoSlice;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
+use std::sync::Weak;
 use tracing::{debug, error, trace};
 
 /// Most bytes in one device write.
@@ -108,6 +109,10 @@ impl BufCache {
         let addr = |buf: &BufRef| buf.read().addr.0;
         let mut order: Vec<(u64, BufRef)> = bufs.into_iter().map(|b| (addr(&b), b)).collect();
         order.sort_by_key(|(addr, b)| (*addr, b.key));
+        let ranges = order.iter().filter(|(_, b)| b.kind != BufKind::CylinderGroup);
+        let ranges = ranges.map(|(at, b)| self.frags(*at, b.read().bytes.len()));
+        // All copies together cost two flushes. An error is reported by the write of its block.
+        drop(self.before_write(ranges));
         let mut all = Written::default();
         let mut at = 0;
         while at < order.len() {
@@ -204,14 +209,17 @@ impl BufCache {
         let start = members.first().map_or(0, |first| self.g.frag_to_byte(first.addr()));
         let slices: Vec<IoSlice<'_>> = members.iter().map(|m| IoSlice::new(m.bytes())).collect();
         let total: usize = slices.iter().map(|s| s.len()).sum();
-        let result = match (wait, slices.as_slice()) {
-            (WaitFor::Durable, all) => self.dev.write_durable_vectored_at(start, all),
-            (WaitFor::Accepted, [one]) => self.dev.write_at(start, one),
-            (WaitFor::Accepted, many) => self.dev.write_vectored_at(start, many),
-        };
+        let result = self.keep_old(&members, total).and_then(|()| {
+            Ok(match (wait, slices.as_slice()) {
+                (WaitFor::Durable, all) => self.dev.write_durable_vectored_at(start, all),
+                (WaitFor::Accepted, [one]) => self.dev.write_at(start, one),
+                (WaitFor::Accepted, many) => self.dev.write_vectored_at(start, many),
+            }?)
+        });
         drop(slices);
         log_write(&members, total, wait, &result);
-        if result.is_err() {
+        // Without space for a copy the block has its old content, and is written later.
+        if !matches!(result, Ok(()) | Err(Error::NoSpace)) {
             self.set_needs_check();
         }
         let counter = match wait {
@@ -243,6 +251,52 @@ impl BufCache {
         }
         result?;
         Ok(outcome)
+    }
+
+    /// Lets snapshots copy the blocks that a write of `members`, `bytes` long, will overwrite.
+    fn keep_old(&self, members: &[Member<'_>], bytes: usize) -> Result<()> {
+        match members.first() {
+            Some(first) if first.buf.kind != BufKind::CylinderGroup => {
+                self.before_write(std::iter::once(self.frags(first.addr().0, bytes)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The fragments of `bytes` bytes at fragment `at`.
+    fn frags(&self, at: u64, bytes: usize) -> Range<u64> {
+        at..at.saturating_add((bytes as u64).div_ceil(self.g.fsize.into()))
+    }
+
+    /// See [`CopyOnWrite::before_write`].
+    fn before_write(&self, runs: impl Iterator<Item = Range<u64>>) -> Result<()> {
+        match self.copy_on_write.get().and_then(Weak::upgrade) {
+            Some(hook) => hook.before_write(&mut runs.fuse()),
+            None => Ok(()),
+        }
+    }
+
+    /// Changes the content that the block of `buf` has on the device, and not the buffer. `patch`
+    /// returns whether it changed anything. No write of the buffer is in flight meanwhile.
+    ///
+    /// # Errors
+    /// The device's, and that of `patch`.
+    pub(crate) fn patch_device(
+        &self,
+        buf: &BufRef,
+        patch: impl FnOnce(&mut [u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let _io = buf.io.lock();
+        let (addr, len) = {
+            let data = buf.read();
+            (data.addr, data.bytes.len())
+        };
+        let mut bytes = vec![0; len];
+        self.dev.read_at(self.g.frag_to_byte(addr), &mut bytes)?;
+        if patch(&mut bytes)? {
+            self.dev.write_at(self.g.frag_to_byte(addr), &bytes)?;
+        }
+        Ok(())
     }
 
     /// Marks the buffer of `m` clean unless it changed since its write image was made. The write
@@ -283,12 +337,7 @@ impl BufCache {
 }
 
 /// Logs a write of `bytes` bytes: `members`, which are adjacent on the device.
-fn log_write(
-    members: &[Member<'_>],
-    bytes: usize,
-    wait: WaitFor,
-    result: &std::result::Result<(), DeviceError>,
-) {
+fn log_write(members: &[Member<'_>], bytes: usize, wait: WaitFor, result: &Result<()>) {
     let Some(first) = members.first() else { return };
     let (key, kind, fragment) = (first.buf.key, first.buf.kind, first.addr().0);
     let blocks = members.len();

@@ -108,7 +108,7 @@ impl<'a> InodeView<'a> {
         }
         let run = FragRun { at, frags: d.frags };
         let result = match &mut freed.later {
-            None => self.ump.alloc.free_frags(run),
+            None => self.ump.free_frags(run),
             Some(runs) => {
                 push_run(runs, run);
                 Ok(())

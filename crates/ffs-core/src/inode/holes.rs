@@ -48,6 +48,10 @@ impl<'a> InodeView<'a> {
 
     /// The first offset at or after `off`, and less than the size, that has data, or has none.
     fn seek(self, off: u64, sought: Sought) -> Result<Option<u64>> {
+        if self.data.is_snapshot() {
+            // The whole image is data.
+            return Ok((sought == Sought::Data && off < self.data.d.size).then_some(off));
+        }
         let g = self.g();
         let mut lbn = g.lblkno(off);
         // A file has no more extents than this, unless pointers of a damaged image share blocks.

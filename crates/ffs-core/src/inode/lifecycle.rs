@@ -151,6 +151,9 @@ impl InodeTable {
         let (ip, was_dir) = (file.ip, file.data.d.is_dir());
         self.removed.lock().remove(ip.ino);
         ip.dir.drop_index();
+        if file.is_snapshot() {
+            file.end_snapshot()?;
+        }
         let emptied = file.discard_content();
         file.data.d = Dinode { generation: file.data.d.generation, ..Dinode::default() };
         file.data.set_atime(Default::default());

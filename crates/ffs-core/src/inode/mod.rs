@@ -18,6 +18,7 @@
 //! | `truncate` | truncation and extension |
 //! | `holes` | `SEEK_DATA`, `SEEK_HOLE`; punching, zeroing and allocating ranges |
 //! | `symlink`, `extattr` | symbolic links, extended attributes |
+//! | `snapshots` | snapshot files |
 //! | `dirstate` | hints for the directory code |
 //!
 //! # Invariants
@@ -57,6 +58,7 @@ mod pref;
 mod read;
 mod realloc;
 mod removed;
+mod snapshots;
 mod state;
 mod symlink;
 mod table;

@@ -42,9 +42,10 @@ impl<'a> InodeView<'a> {
         let g = self.g();
         let (lbn, skip) = (g.lblkno(pos), g.blkoff(pos) as usize);
         let bsize = g.bsize as usize;
-        if !self.data.is_snapshot()
-            && let Some(buf) = self.ump.cache.incore(data_key(self.ip.ino, lbn))
-        {
+        if self.data.is_snapshot() {
+            return self.read_snapshot(lbn, skip, out);
+        }
+        if let Some(buf) = self.ump.cache.incore(data_key(self.ip.ino, lbn)) {
             return Ok(copy_out(&buf.read().bytes, skip, bsize, out));
         }
         let blocks = (skip + out.len()).div_ceil(bsize) as u64;
@@ -55,9 +56,6 @@ impl<'a> InodeView<'a> {
             out.iter_mut().take(n).for_each(|b| *b = 0);
             return Ok(n);
         };
-        if self.data.is_snapshot() {
-            return self.read_snapshot(at, skip, out);
-        }
         let whole = if skip == 0 { run.min((out.len() / bsize) as u64) } else { 0 };
         let whole = self.not_in_core(lbn, whole);
         if whole * u64::from(g.bsize) >= DIRECT_BYTES {
@@ -78,25 +76,11 @@ impl<'a> InodeView<'a> {
         (1..n).find(is_incore).unwrap_or(n)
     }
 
-    fn read_device(self, at: FragNo, out: &mut [u8]) -> Result<()> {
+    pub(super) fn read_device(self, at: FragNo, out: &mut [u8]) -> Result<()> {
         let c = &self.ump.cache.counters;
         bump(&c.reads);
         add(&c.bytes_read, out.len() as u64);
         Ok(self.ump.cache.dev.read_at(self.g().frag_to_byte(at), out)?)
-    }
-
-    /// Reads from one block of a snapshot. The block may be a live block of the volume, so it is
-    /// not cached as a block of the snapshot. The last block of the volume may be shorter than a
-    /// block; its rest is zeros.
-    fn read_snapshot(self, at: FragNo, skip: usize, out: &mut [u8]) -> Result<usize> {
-        let g = self.g();
-        let frags = g.size.saturating_sub(at.0).min(g.frag.into());
-        let there = (frags * u64::from(g.fsize)) as usize;
-        let mut block = vec![0; g.bsize as usize];
-        if let Some(b) = block.get_mut(..there) {
-            self.read_device(at, b)?;
-        }
-        Ok(copy_out(&block, skip, block.len(), out))
     }
 }
 

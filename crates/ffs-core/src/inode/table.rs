@@ -111,6 +111,14 @@ impl InodeTable {
         self.load(ino, Unlinked::Refuse)
     }
 
+    /// As [`InodeTable::get`], also for a file without links: a snapshot that is being removed.
+    ///
+    /// # Errors
+    /// As [`InodeTable::get`].
+    pub(crate) fn get_snapshot(&self, ino: Ino) -> Result<Arc<Inode>> {
+        self.load(ino, Unlinked::Accept)
+    }
+
     pub(super) fn load(&self, ino: Ino, unlinked: Unlinked) -> Result<Arc<Inode>> {
         if let Some(ip) = self.in_table(ino) {
             return Ok(ip);

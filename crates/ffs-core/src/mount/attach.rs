@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::inode::InodeTable;
 use crate::options::{MountOptions, OrderingPolicy};
 use crate::ordering::{Ordering, SoftUpdates, SyncOrdered, Unordered};
+use crate::snapshot::CopyOrder;
 use crate::sync::{Mutex, RwLock};
 use crate::syncer::Syncer;
 use crate::tunables::Tunables;
@@ -43,6 +44,16 @@ fn resolve(policy: OrderingPolicy, flags: FsFlags) -> OrderingPolicy {
 fn flags_in_force(found: &Found, verdict: Verdict) -> FsFlags {
     let flags = found.sb.flags();
     if verdict == Verdict::Writable { flags.permanent() } else { flags }
+}
+
+/// Whether copies for snapshots have an order in this mode.
+fn copy_order(policy: OrderingPolicy) -> CopyOrder {
+    match policy {
+        OrderingPolicy::None | OrderingPolicy::Async => CopyOrder::None,
+        OrderingPolicy::Superblock | OrderingPolicy::Sync | OrderingPolicy::SoftUpdates => {
+            CopyOrder::BeforeOverwrite
+        }
+    }
 }
 
 /// The two interfaces of an ordering mode: for operations, and for the buffer cache.
@@ -116,7 +127,8 @@ pub(crate) fn attach(
     let policy = resolve(opts.ordering, flags_in_force(&found, verdict));
     let mode = given.unwrap_or_else(|| ordering_mode(policy, &g, env.secret));
     let alloc = build_alloc(&found, groups, &dev, (opts, mode), &env).with_torn_groups(torn);
-    let ump = Arc::new(UfsMount::new(alloc, opts.atime, env.secret));
+    let order = copy_order(policy);
+    let ump = Arc::new(UfsMount::new(alloc, opts.atime, order, env.secret));
     let table = Arc::new(InodeTable::new(Arc::clone(&ump), env.secret));
     let (acls, nfs4_acls) = lists_in_force(&g, found.sb.flags(), opts);
     let state = State {
@@ -142,6 +154,7 @@ pub(crate) fn attach(
         acls,
         nfs4_acls,
         unchecked: matches!(verdict, Verdict::Unchecked(_)),
+        snapshot_lock: Mutex::new(()),
         mount_lock: RwLock::new(()),
         state: Mutex::new(state),
     }));
@@ -151,7 +164,11 @@ pub(crate) fn attach(
     if !writable || opts.read_only {
         return Ok((ffs, Recovery::None));
     }
-    ffs.remount(false)?;
+    match ffs.remount(false) {
+        // A snapshot is damaged: the volume can still be read.
+        Err(Error::ReadOnly(_)) => return Ok((ffs, Recovery::None)),
+        result => result?,
+    }
     let recovery = if verdict == Verdict::Writable { Recovery::None } else { Recovery::Exchanges };
     Ok((ffs, recovery))
 }

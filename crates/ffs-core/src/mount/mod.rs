@@ -21,6 +21,7 @@
 
 mod attach;
 mod policy;
+mod snapshots;
 mod superblock;
 mod sysctl;
 
@@ -35,6 +36,7 @@ use crate::ufsmount::UfsMount;
 pub(crate) use attach::{Recovery, attach};
 use ffs_device::clock::{Clock, Rng, SplitMix64, SystemClock};
 use ffs_ondisk::{FragNo, Geometry};
+pub use snapshots::SnapshotStats;
 use std::sync::Arc;
 use superblock::Summaries;
 pub use sysctl::{Nature, Sysctl};
@@ -111,6 +113,8 @@ pub(crate) struct Mount {
     pub(crate) unchecked: bool,
     /// Names and attributes are durable when an operation returns.
     pub(crate) stable: bool,
+    /// Held while a snapshot is made.
+    snapshot_lock: Mutex<()>,
     /// Operations hold it shared; mount, remount and unmount alone.
     mount_lock: RwLock<()>,
     state: Mutex<State>,
@@ -149,7 +153,12 @@ impl Mount {
     fn sync_alone(&self) -> Result<()> {
         let timed = self.table.flush_times();
         self.syncer.sync_alone()?;
+        // Copies for snapshots change their inodes. Each block is copied once, so this ends.
+        while self.table.store_snapshot_growth()? {
+            self.syncer.sync_alone()?;
+        }
         timed?;
+        self.ump.snapshots.write()?;
         self.write_summaries()
     }
 
@@ -160,6 +169,8 @@ impl Mount {
             return Ok(false);
         }
         timed?;
+        self.table.store_snapshot_growth()?;
+        self.ump.snapshots.write()?;
         self.write_summaries().map(|()| true)
     }
 
@@ -172,6 +183,7 @@ impl Mount {
             st.summaries.mark_damaged();
         }
         st.summaries.collect(&self.ump.alloc, now);
+        st.summaries.set_snapshots(&self.ump.snapshots.listed());
         st.summaries.write(self.ump.g(), &*self.ump.cache.dev)?;
         drop(st);
         self.ump.cache.flush_device()
@@ -191,6 +203,16 @@ impl Mount {
         cache.flush_device()
     }
 
+    /// Frees the blocks that are kept for copies, when everything is durable.
+    fn release_places(&self) -> Result<()> {
+        if !self.ump.snapshots.is_active() {
+            return Ok(());
+        }
+        // The summary area and the groups are written without copies.
+        self.ump.snapshots.release_places();
+        self.sync_alone()
+    }
+
     /// Frees removed files, writes everything and marks the volume clean.
     fn settle(&self) -> Result<()> {
         if self.ump.ordering.pending() != Pending::default() {
@@ -200,6 +222,7 @@ impl Mount {
         }
         let purged = self.table.purge();
         self.sync_alone()?;
+        self.release_places()?;
         self.mark_clean()?;
         purged
     }
@@ -245,20 +268,32 @@ impl Ffs {
                 return Err(Error::Busy("a removed file is still in use"));
             }
             synced?;
+            self.0.release_places()?;
             info!(target: LOG, "read-only");
-            return self.0.mark_clean();
+            self.0.mark_clean()?;
+            self.0.forget_snapshots();
+            return Ok(());
         }
-        let mut st = self.0.state();
+        let st = self.0.state();
         if !st.may_write {
             return Err(Error::ReadOnly(": the volume may not be written"));
         }
+        let listed = st.summaries.snapshots();
+        drop(st);
+        if let Some(why) = self.0.load_snapshots(&listed)? {
+            self.0.state().read_only_reason = Some(why);
+            return Err(Error::ReadOnly(": one of its snapshots is damaged"));
+        }
+        let mut st = self.0.state();
         let (now, on) = (self.0.ump.cache.clock.now().secs, st.mounted_on.clone());
+        st.summaries.set_snapshots(&self.0.ump.snapshots.listed());
         st.summaries.mark_mounted(now, &on);
         st.summaries.write_superblock(&*self.0.ump.cache.dev)?;
         self.0.ump.cache.flush_device()?;
+        drop(st);
         self.0.ump.set_read_only(false);
         info!(target: LOG, "read-write");
-        Ok(())
+        self.0.free_unnamed_snapshots()
     }
 
     /// Whether the mount refuses changes.

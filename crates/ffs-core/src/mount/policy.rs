@@ -9,7 +9,7 @@
 //! | journal (SUJ), dirty or unlinked inodes | no: run `ffs fsck` | `spec/soft-updates.md` §13 |
 //! | journal (SUJ), clean | yes: a new `fs_mtime` makes it stale | `spec/soft-updates.md` §13 |
 //! | gjournal | no: its replay would overwrite later writes | `spec/on-disk-format.md` §16 |
-//! | snapshots | no: their blocks would have to be copied first | `spec/snapshots.md` §5 |
+//! | snapshots | yes, unless one is damaged | `spec/snapshots.md` §8 |
 //! | NetBSD's WAPBL or quota2 | no: ffs does not update them | `spec/on-disk-format.md` §20 |
 //! | old UFS1 layout, or 4.2BSD directories | no | `spec/on-disk-format.md` §18.1 |
 //! | summary area that disagrees with the groups | only if forced | `spec/known-failures.md` §2.1 |
@@ -44,9 +44,6 @@ pub(super) fn judge(found: &Found) -> Verdict {
     }
     if sb.netbsd.wapbl || sb.netbsd.quota2 {
         return Verdict::ReadOnly("it has NetBSD's journal or quotas, which are not kept up here");
-    }
-    if f.snapinum.iter().any(|&i| i != 0) {
-        return Verdict::ReadOnly("it has snapshots");
     }
     if flags.contains(FsFlags::SUJ) && (dirty || f.sujfree != 0) {
         return Verdict::ReadOnly("its soft-updates journal is not settled: run ffs fsck");

@@ -12,7 +12,7 @@ use crate::alloc::{Alloc, Optim};
 use crate::error::Result;
 use ffs_device::BlockDevice;
 use ffs_ondisk::superblock::FsFlags;
-use ffs_ondisk::{Csum, Geometry, Superblock};
+use ffs_ondisk::{Csum, Geometry, Ino, Superblock};
 
 /// The superblock and the per-group summaries.
 pub(super) struct Summaries {
@@ -102,6 +102,33 @@ impl Summaries {
             Optim::Space => 1,
         };
         self.sb.f.time = now;
+    }
+
+    /// The snapshots that the superblock lists, oldest first.
+    pub(super) fn snapshots(&self) -> Vec<Ino> {
+        ffs_ondisk::snapshot::active(&self.sb)
+    }
+
+    /// Sets the list of snapshots.
+    pub(super) fn set_snapshots(&mut self, listed: &[Ino]) {
+        self.sb.f.snapinum.fill(0);
+        for (slot, ino) in self.sb.f.snapinum.iter_mut().zip(listed) {
+            *slot = ino.0;
+        }
+    }
+
+    /// The superblock of a snapshot that is made now: that of a clean volume without snapshots,
+    /// with `totals`.
+    pub(super) fn image(&self, totals: &Csum, now: i64) -> Vec<u8> {
+        let mut sb = self.sb.clone();
+        if self.was_sound {
+            sb.set_flags(self.flags_when_clean);
+            sb.f.clean = 1;
+        }
+        sb.f.snapinum.fill(0);
+        sb.set_cstotal(*totals);
+        sb.f.time = now;
+        sb.encode()
     }
 
     /// Records the end of a read-write mount.

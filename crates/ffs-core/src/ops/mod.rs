@@ -8,6 +8,7 @@
 //! | `names` | lookup, create, mkdir, symlink, link |
 //! | `remove` | unlink, rmdir |
 //! | `rename` | rename in all its modes |
+//! | `snapshot` | making snapshots |
 //! | `files` | reading, writing, space of file content |
 //! | `attrs` | attributes and access |
 //! | `xattrs` | extended attributes |
@@ -45,6 +46,7 @@ mod perm;
 mod publish;
 mod remove;
 mod rename;
+mod snapshot;
 mod vfsops;
 mod vnode;
 mod xattrs;

@@ -40,6 +40,7 @@ impl Ffs {
             if victim.d.is_dir() {
                 return Err(Error::IsDirectory.into());
             }
+            self.0.before_unlink(&victim)?;
             dir::remove(&mut d, &entry, RemovedName::file(victim.d.nlink.saturating_sub(1)))?;
             d.note_modified();
             victim.drop_link()?;

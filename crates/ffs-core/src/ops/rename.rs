@@ -272,6 +272,9 @@ impl<'a> Renaming<'a> {
         if (exchange || self.is_exchanged()) && !self.are_names_durable() {
             return Ok(Attempt::NeedsDurableNames);
         }
+        if let Some(replaced) = self.dst.as_ref().filter(|_| !exchange) {
+            self.mp.before_unlink(&replaced.file)?;
+        }
         self.notify_moves();
         match self.req.mode {
             RenameMode::Exchange => self.exchange()?,

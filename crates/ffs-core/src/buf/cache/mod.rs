@@ -2,7 +2,7 @@
 
 mod dirty_bufs;
 
-use super::hooks::{Disposition, WriteHooks};
+use super::hooks::{CopyOnWrite, Disposition, WriteHooks};
 use super::limits::CacheLimits;
 use super::spare::NewContent;
 use super::state::CacheState;
@@ -17,8 +17,8 @@ use ffs_device::BlockDevice;
 use ffs_device::clock::Clock;
 use ffs_ondisk::{FragNo, Geometry, Ino};
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use tracing::{error, trace};
 
 /// The cache of one mount.
@@ -28,6 +28,8 @@ pub(crate) struct BufCache {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
     pub(super) hooks: Arc<dyn WriteHooks>,
+    /// See [`BufCache::set_copy_on_write`].
+    pub(super) copy_on_write: OnceLock<Weak<dyn CopyOnWrite>>,
     pub(super) state: Mutex<CacheState>,
     /// See [`BufCache::needs_check`].
     needs_check: AtomicBool,
@@ -54,10 +56,19 @@ impl BufCache {
             clock,
             counters,
             hooks,
+            copy_on_write: OnceLock::new(),
             state: Mutex::new(CacheState::new(limits)),
             needs_check: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
         }
+    }
+
+    /// From now on `hook` is called before blocks are overwritten, while it exists. Blocks of
+    /// cylinder groups are excepted: every snapshot has copies of them.
+    pub(crate) fn set_copy_on_write(&self, hook: Weak<dyn CopyOnWrite>) {
+        // A second hook would be an error of the mount code.
+        let set = self.copy_on_write.set(hook);
+        debug_assert!(set.is_ok(), "one hook for each cache");
     }
 
     /// The buffer of `block`, read from the device unless it is in memory.

@@ -15,6 +15,7 @@ use crate::buf::{BufCache, CacheLimits, CacheParts};
 use crate::counters::{CounterValues, Counters};
 use crate::options::Atime;
 use crate::ordering::{FragRun, InodeChange, Ordering, SyncOrdered};
+use crate::snapshot::CopyOrder;
 use crate::syncer::Syncer;
 use crate::tunables::{TunableValues, Tunables};
 use crate::ufsmount::UfsMount;
@@ -98,7 +99,7 @@ impl Bench {
             AllocParams::of(&sb, &g),
             cs,
         );
-        let ump = Arc::new(UfsMount::new(alloc, atime, 1));
+        let ump = Arc::new(UfsMount::new(alloc, atime, CopyOrder::None, 1));
         ump.set_read_only(false);
         let t = Arc::new(InodeTable::new(ump, 1));
         Bench { syncer: Syncer::new(t.clone()), t, dev, clock }

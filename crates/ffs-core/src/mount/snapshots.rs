@@ -1,0 +1,233 @@
+//! Snapshots of a mount: loading at mount, making, and the list in the superblock.
+//!
+//! # Invariants
+//! 1. While the mount is read-write, every snapshot that the superblock lists is active.
+//! 2. The superblock lists a new snapshot before its inode has the flag and the pointers. A crash
+//!    in between leaves a listed ordinary file, which the next mount drops from the list.
+//! 3. A snapshot that loses its last name leaves the list, durably, before the name is removed.
+//!
+//! Reference: `spec/snapshots.md` §4, §7, §8.
+
+use super::{LOG, Mount};
+use crate::error::{Error, Result};
+use crate::inode::{Inode, LockedInode};
+use crate::ordering::InodeChange;
+use crate::snapshot::{Draft, FSMAXSNAP, PointerMap};
+use ffs_device::clock::Timestamp;
+use ffs_ondisk::snapshot::{image_bytes, is_snapshot};
+use ffs_ondisk::{Ino, Place, Structure};
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// Figures of a new snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotStats {
+    /// How long operations had to wait.
+    pub suspended: Duration,
+    /// Cylinder groups of the volume.
+    pub groups: u32,
+    /// Cylinder groups that were copied again while operations waited.
+    pub groups_again: u32,
+}
+
+impl Mount {
+    /// Begins copy-on-write for the snapshots `listed` in the superblock. Returns why the volume
+    /// must not be written, if so.
+    pub(super) fn load_snapshots(&self, listed: &[Ino]) -> Result<Option<&'static str>> {
+        for &ino in listed {
+            match self.load_snapshot(ino) {
+                Ok(()) => {}
+                Err(Error::Format(e)) => {
+                    warn!(target: LOG, ino = ino.0, error = %e, "a snapshot cannot be kept up");
+                    self.forget_snapshots();
+                    return Ok(Some("one of its snapshots is damaged: run ffs fsck"));
+                }
+                Err(e) => {
+                    self.forget_snapshots();
+                    return Err(e);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn load_snapshot(&self, ino: Ino) -> Result<()> {
+        let snapshots = &self.ump.snapshots;
+        if snapshots.has(ino) {
+            return Ok(());
+        }
+        let ip = match self.table.get_snapshot(ino) {
+            Ok(ip) => ip,
+            // Listed, but free: a crash interrupted its creation or removal.
+            Err(Error::Stale) => return Ok(()),
+            Err(e) => return Err(e),
+        };
+        let file = ip.lock(&self.ump);
+        let g = self.ump.g();
+        if !is_snapshot(&file.d) {
+            info!(target: LOG, ino = ino.0, "listed as a snapshot, but an ordinary file");
+            return Ok(());
+        }
+        if file.d.size == image_bytes(g) {
+            return Err(Error::corrupt(
+                Structure::Snapshot,
+                Place::Inode(ino),
+                "size",
+                file.d.size,
+                "an image and a block list",
+            ));
+        }
+        let map = PointerMap::load(g, &*self.ump.cache.dev, ino, &file.d)?;
+        if map.has_uncopied_direct() {
+            return Err(Error::corrupt(
+                Structure::Snapshot,
+                Place::Inode(ino),
+                "direct pointers",
+                0,
+                "copies of all direct blocks",
+            ));
+        }
+        self.ump.cache.invalidate_range(ino, i64::MIN..=i64::MAX);
+        snapshots.activate(map, true);
+        Ok(())
+    }
+
+    /// Ends copy-on-write: the mount is, or stays, read-only.
+    pub(super) fn forget_snapshots(&self) {
+        for ino in self.ump.snapshots.all() {
+            self.ump.snapshots.deactivate(ino);
+        }
+    }
+
+    /// Frees the snapshots that have no name, after a mount: a crash interrupted their removal.
+    pub(super) fn free_unnamed_snapshots(&self) -> Result<()> {
+        for ino in self.ump.snapshots.all() {
+            let ip = self.table.get_snapshot(ino)?;
+            let unnamed = ip.read().d.nlink == 0;
+            if unnamed {
+                self.table.inactive(&ip)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the file `ip`, which is empty and durable, a snapshot. The caller holds no lock.
+    pub(crate) fn make_snapshot(&self, ip: &Inode) -> Result<SnapshotStats> {
+        let _one = self.snapshot_lock.lock();
+        let snapshots = &self.ump.snapshots;
+        if snapshots.all().len() >= FSMAXSNAP {
+            return Err(Error::TooManySnapshots);
+        }
+        let mut draft = {
+            let _mount_lock = self.begin_write()?;
+            Draft::begin(snapshots, ip.ino)?
+        };
+        let made = self.complete_snapshot(ip, &mut draft);
+        let _mount_lock = self.mount_lock.read();
+        match &made {
+            Ok(_) => draft.release_spare(),
+            Err(_) => {
+                snapshots.deactivate(ip.ino);
+                draft.abandon();
+            }
+        }
+        made
+    }
+
+    fn complete_snapshot(&self, ip: &Inode, draft: &mut Draft<'_>) -> Result<SnapshotStats> {
+        {
+            let _mount_lock = self.begin_write()?;
+            draft.scan()?;
+            self.sync_shared()?;
+        }
+        let began = self.now();
+        let groups_again = self.suspend_and_copy(draft)?;
+        let suspended = self.since(began);
+        info!(target: LOG, ino = ip.ino.0, ?suspended, groups_again, "snapshot");
+        let _mount_lock = self.mount_lock.read();
+        draft.write_list()?;
+        self.commit_snapshot(ip, draft)?;
+        let groups = self.ump.g().ncg;
+        let groups_again = u32::try_from(groups_again).unwrap_or(u32::MAX);
+        Ok(SnapshotStats { suspended, groups, groups_again })
+    }
+
+    /// Brings the draft up to date and begins copy-on-write, while no operation runs.
+    fn suspend_and_copy(&self, draft: &mut Draft<'_>) -> Result<usize> {
+        let _alone = self.mount_lock.write();
+        if self.ump.is_read_only() {
+            return Err(Error::ReadOnly(""));
+        }
+        self.sync_alone()?;
+        // Spare blocks for copies would be used blocks without an owner in the image.
+        self.ump.snapshots.release_places();
+        let excluded = self.table.excluded_from_snapshot()?;
+        let now = self.ump.cache.clock.now().secs;
+        let st = self.state();
+        let location = st.summaries.location();
+        let image = |totals: &_| st.summaries.image(totals, now);
+        let groups = draft.suspend(&excluded, (location, image))?;
+        drop(st);
+        self.ump.snapshots.activate(draft.take_map(), false);
+        Ok(groups)
+    }
+
+    /// Enters the finished snapshot in the superblock, then its pointers in its inode.
+    fn commit_snapshot(&self, ip: &Inode, draft: &Draft<'_>) -> Result<()> {
+        let snapshots = &self.ump.snapshots;
+        snapshots.set_listed(ip.ino, true);
+        let committed = self.write_summaries().and_then(|()| {
+            let mut file = ip.lock(&self.ump);
+            if file.d.size != 0 || file.d.nlink == 0 {
+                return Err(Error::Busy("the file of the snapshot was changed meanwhile"));
+            }
+            let empty = file.d.clone();
+            draft.fill_inode(&mut file.d);
+            self.store(&mut file).inspect_err(|_| file.d = empty)
+        });
+        if committed.is_err() {
+            snapshots.set_listed(ip.ino, false);
+        }
+        committed
+    }
+
+    /// Makes an inode durable that nothing depends on.
+    fn store(&self, file: &mut LockedInode<'_>) -> Result<()> {
+        file.update(InodeChange::Attr)?;
+        self.ump.cache.bwrite(&self.ump.inode_block(file.ip.ino)?)
+    }
+
+    /// The last name of a snapshot is about to be removed: it leaves the list. `used`: the file has
+    /// other users, so copy-on-write goes on.
+    pub(crate) fn delist_snapshot(&self, ino: Ino, used: bool) -> Result<()> {
+        let snapshots = &self.ump.snapshots;
+        if snapshots.set_listed(ino, false) {
+            self.write_superblock().inspect_err(|_| {
+                snapshots.set_listed(ino, true);
+            })?;
+        }
+        if !used {
+            snapshots.stop_copies(ino);
+        }
+        Ok(())
+    }
+
+    /// Makes the superblock durable, with the present list of snapshots.
+    fn write_superblock(&self) -> Result<()> {
+        let mut st = self.state();
+        st.summaries.set_snapshots(&self.ump.snapshots.listed());
+        st.summaries.write_superblock(&*self.ump.cache.dev)?;
+        drop(st);
+        self.ump.cache.flush_device()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.ump.cache.clock.now()
+    }
+
+    fn since(&self, began: Timestamp) -> Duration {
+        let nanos = |t: Timestamp| i128::from(t.secs) * 1_000_000_000 + i128::from(t.nanos);
+        let passed = (nanos(self.now()) - nanos(began)).max(0);
+        Duration::from_nanos(u64::try_from(passed).unwrap_or(u64::MAX))
+    }
+}

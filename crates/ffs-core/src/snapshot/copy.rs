@@ -1,0 +1,107 @@
+//! Copy-on-write (FreeBSD: `ffs_copyonwrite`).
+//!
+//! # Invariants
+//! 1. The old content comes from the device, never from a buffer: the buffer has the new content.
+//! 2. The copies are durable before the pointers to them are written, and the pointers before the
+//!    call returns. A crash in between leaves a copy without a pointer, or a pointer to the copy of
+//!    a block that has not changed.
+//! 3. If a block cannot be read or no block is free for the copy, the call fails, and the caller
+//!    does not overwrite the block.
+//!
+//! Reference: `spec/snapshots.md` §5, §12.
+
+use super::{LOG, Snapshots, State};
+use crate::buf::CopyOnWrite;
+use crate::counters::add;
+use crate::error::Result;
+use ffs_ondisk::{FragNo, Lbn};
+use std::ops::Range;
+use tracing::debug;
+
+/// Most copies that are made with the same two flushes.
+const BATCH: usize = 512;
+
+/// A block that one snapshot needs a copy of.
+struct Need {
+    lbn: Lbn,
+    /// The snapshot's index in the list.
+    snapshot: usize,
+}
+
+impl CopyOnWrite for Snapshots {
+    fn before_write(&self, runs: &mut dyn Iterator<Item = Range<u64>>) -> Result<()> {
+        if !self.is_active() {
+            return Ok(());
+        }
+        self.copy(&mut self.lock(), runs)
+    }
+}
+
+impl Snapshots {
+    /// Copies every block of the `runs` (of fragments) that a snapshot reads in place.
+    pub(super) fn copy(
+        &self,
+        st: &mut State,
+        runs: &mut dyn Iterator<Item = Range<u64>>,
+    ) -> Result<()> {
+        let frag = u64::from(self.g().frag);
+        let mut needs = Vec::new();
+        let mut last = None;
+        for run in runs {
+            for lbn in run.start / frag..run.end.div_ceil(frag) {
+                if last.replace(lbn) == Some(lbn) {
+                    continue;
+                }
+                for (snapshot, s) in st.list.iter_mut().enumerate() {
+                    if s.needs(self.dev(), Lbn(lbn))? {
+                        needs.push(Need { lbn: Lbn(lbn), snapshot });
+                    }
+                }
+            }
+            if needs.len() >= BATCH {
+                self.copy_blocks(st, &needs)?;
+                needs.clear();
+            }
+        }
+        self.copy_blocks(st, &needs)
+    }
+
+    fn copy_blocks(&self, st: &mut State, needs: &[Need]) -> Result<()> {
+        if needs.is_empty() {
+            return Ok(());
+        }
+        let places = self.take_places(st, needs.len())?;
+        debug!(target: LOG, copies = needs.len(), "copy on write");
+        if let Err(e) = self.write_copies(needs, &places).and_then(|()| self.flush()) {
+            st.spare.extend(places);
+            return Err(e);
+        }
+        if let Some(log) = &mut st.log {
+            log.extend(&places);
+        }
+        for (need, at) in needs.iter().zip(&places) {
+            if let Some(s) = st.list.get_mut(need.snapshot) {
+                s.map.set(self.dev(), need.lbn, i64::try_from(at.0).unwrap_or(0))?;
+                s.growth += self.block_sectors();
+            }
+        }
+        st.list.iter_mut().try_for_each(|s| s.map.write(self.dev()))?;
+        add(&self.cache.counters.snapshot_copies, needs.len() as u64);
+        self.flush()
+    }
+
+    /// Writes the present content of each block to its place.
+    fn write_copies(&self, needs: &[Need], places: &[FragNo]) -> Result<()> {
+        let mut block = vec![0; self.g().bsize as usize];
+        let mut have = None;
+        for (need, at) in needs.iter().zip(places) {
+            if have.replace(need.lbn) != Some(need.lbn) {
+                block.fill(0);
+                let own = need.lbn.0.saturating_mul(self.g().frag.into());
+                self.read_volume(FragNo(own), &mut block)?;
+            }
+            self.dev().write_at(self.g().frag_to_byte(*at), &block)?;
+        }
+        Ok(())
+    }
+}

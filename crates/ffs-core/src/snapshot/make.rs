@@ -1,0 +1,522 @@
+//! The blocks of a new snapshot (FreeBSD: `ffs_snapshot`, `cgaccount`, `expunge_ufs2`).
+//!
+//! A [`Draft`] is made in steps: [`Draft::begin`] allocates, [`Draft::scan`] writes a first
+//! version while the volume is in use, [`Draft::suspend`] brings it up to date while no operation
+//! runs and begins copy-on-write, [`Draft::write_list`] completes the file. The caller then enters
+//! the snapshot in the superblock and its pointers in its inode. Until then the inode is an empty
+//! file: a crash leaves blocks that nobody owns, and no snapshot.
+//!
+//! # Invariants
+//! 1. In the image the snapshot itself, older snapshots and files without links own nothing: their
+//!    blocks and inodes are free in the copies of the cylinder groups.
+//! 2. When copy-on-write begins, the pointers, the cylinder groups, the summary area and the
+//!    superblock of the image are those of the suspended volume.
+//!
+//! Reference: `spec/snapshots.md` §4.
+
+use super::map::{blocks_of_leaf, leaf_count};
+use super::{LOG, PointerMap, Snapshots};
+use crate::alloc::GroupImage;
+use crate::error::{Error, Result};
+use crate::ordering::FragRun;
+use ffs_ondisk::bmap::{path, set_pointer};
+use ffs_ondisk::geometry::{NDADDR, NIADDR};
+use ffs_ondisk::snapshot::{BLK_NOCOPY, BLK_SNAP, LIST_WORD, image_blocks};
+use ffs_ondisk::wire::put;
+use ffs_ondisk::{Cg, CgNo, Csum, Dinode, FileFlags, FragNo, Geometry, Ino, Lbn};
+use std::collections::{BTreeMap, BTreeSet};
+use tracing::debug;
+
+/// Words of the block list for blocks whose number is not known at the beginning.
+const MARGIN: u64 = 4096;
+
+/// What the image does not show.
+#[derive(Debug, Default)]
+pub(crate) struct Excluded {
+    /// Files without links that are in use, and whether each is a directory.
+    pub(crate) unlinked: Vec<(Ino, bool)>,
+    /// Their blocks.
+    pub(crate) runs: Vec<FragRun>,
+}
+
+/// A snapshot that is being made.
+pub(crate) struct Draft<'a> {
+    snaps: &'a Snapshots,
+    ino: Ino,
+    image: u64,
+    /// Blocks of the file.
+    blocks: u64,
+    roots: [i64; NIADDR],
+    leaves: Vec<FragNo>,
+    /// The indirect blocks above the leaves.
+    above: Vec<FragNo>,
+    /// The blocks of the block list.
+    list: Vec<FragNo>,
+    copies: BTreeMap<u64, FragNo>,
+    /// Allocated blocks that have no use yet.
+    spare: Vec<FragNo>,
+    /// Blocks of this and of older snapshots, by number.
+    owned: BTreeSet<u64>,
+    /// The block that was allocated last.
+    last: Option<FragNo>,
+    /// Runs and inodes that are free in the image, by group.
+    freed_runs: BTreeMap<CgNo, Vec<FragRun>>,
+    freed_inodes: BTreeMap<CgNo, Vec<(u32, bool)>>,
+    /// For each group: its number of changes when it was copied last.
+    seen: Vec<Option<u64>>,
+    sums: Vec<Csum>,
+    direct: [i64; NDADDR],
+    map: PointerMap,
+}
+
+/// The last group that was copied.
+type LastGroup = Option<(CgNo, Vec<u8>)>;
+
+impl<'a> Draft<'a> {
+    /// Allocates the blocks of a snapshot whose file is `ino`.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::TooBig`]; the device's. Nothing stays allocated.
+    pub(crate) fn begin(snaps: &'a Snapshots, ino: Ino) -> Result<Draft<'a>> {
+        let g = *snaps.g();
+        if (0..g.ncg).any(|c| g.cgtod(CgNo(c)).0 % u64::from(g.frag) != 0) {
+            return Err(Error::NotSupported("snapshots of a volume with unaligned groups"));
+        }
+        let image = image_blocks(&g);
+        let fixed = u64::from(g.ncg) + u64::from(g.cssize.div_ceil(g.bsize)) + 2 + 16;
+        // Each copy is listed with its number and with its address.
+        let leaves = leaf_count(&g, image) + 2;
+        let words = 1 + 2 * fixed + leaves + leaves / u64::from(g.nindir) + 4 + MARGIN;
+        let listed = (words * LIST_WORD).div_ceil(g.bsize.into()) + 1;
+        let blocks = image + listed;
+        let bytes = blocks.saturating_mul(g.bsize.into());
+        if path(&g, Lbn(blocks - 1)).is_none() || bytes > g.maxfilesize {
+            return Err(Error::TooBig);
+        }
+        let mut draft = Draft {
+            snaps,
+            ino,
+            image,
+            blocks,
+            roots: [0; NIADDR],
+            leaves: Vec::new(),
+            above: Vec::new(),
+            list: Vec::new(),
+            copies: BTreeMap::new(),
+            spare: Vec::new(),
+            owned: BTreeSet::new(),
+            last: None,
+            freed_runs: BTreeMap::new(),
+            freed_inodes: BTreeMap::new(),
+            seen: vec![None; g.ncg as usize],
+            sums: vec![Csum::default(); g.ncg as usize],
+            direct: [0; NDADDR],
+            map: PointerMap::new(&g, ino, blocks, [0; NDADDR], Default::default()),
+        };
+        match draft.allocate(listed, fixed) {
+            Ok(()) => Ok(draft),
+            Err(e) => {
+                draft.abandon();
+                Err(e)
+            }
+        }
+    }
+
+    fn g(&self) -> &'a Geometry {
+        self.snaps.g()
+    }
+
+    fn allocate(&mut self, listed: u64, fixed: u64) -> Result<()> {
+        for root in 0..NIADDR {
+            if (self.leaves.len() as u64) < leaf_count(self.g(), self.blocks) {
+                self.roots[root] = self.allocate_tree(root)?;
+            }
+        }
+        for _ in 0..listed {
+            let at = self.take()?;
+            self.list.push(at);
+        }
+        for _ in 0..fixed {
+            let at = self.allocate_block()?;
+            self.spare.push(at);
+        }
+        for c in 0..self.g().ncg {
+            let lbn = self.g().cgtod(CgNo(c)).0 / u64::from(self.g().frag);
+            let at = self.take()?;
+            self.copies.insert(lbn, at);
+        }
+        let indirect = (self.leaves.clone(), self.above.clone());
+        self.map = PointerMap::new(self.g(), self.ino, self.blocks, [0; NDADDR], indirect);
+        Ok(())
+    }
+
+    /// Allocates an indirect block and those below it, `above` levels over the leaves. Returns the
+    /// pointer to it.
+    fn allocate_tree(&mut self, above: usize) -> Result<i64> {
+        let at = self.take()?;
+        let raw = i64::try_from(at.0).unwrap_or(0);
+        if above == 0 {
+            self.leaves.push(at);
+            return Ok(raw);
+        }
+        self.above.push(at);
+        let want = leaf_count(self.g(), self.blocks);
+        let mut bytes = vec![0; self.g().bsize as usize];
+        for k in 0..self.g().nindir as usize {
+            if self.leaves.len() as u64 >= want {
+                break;
+            }
+            let below = self.allocate_tree(above - 1)?;
+            set_pointer(self.g(), &mut bytes, k, below);
+        }
+        self.write(at, &bytes)?;
+        Ok(raw)
+    }
+
+    /// A block of this snapshot.
+    fn take(&mut self) -> Result<FragNo> {
+        match self.spare.pop() {
+            Some(at) => Ok(at),
+            None => self.allocate_block(),
+        }
+    }
+
+    /// Allocates a block for this snapshot that no other one reads in place.
+    fn allocate_block(&mut self) -> Result<FragNo> {
+        let at =
+            self.snaps.place_for(self.ino, self.last.map(|at| at.plus(self.g().frag.into())))?;
+        self.last = Some(at);
+        self.exclude_block(at);
+        self.owned.insert(at.0 / u64::from(self.g().frag));
+        Ok(at)
+    }
+
+    /// The block is free in the image.
+    fn exclude_block(&mut self, at: FragNo) {
+        let run = FragRun { at, frags: self.g().frag };
+        self.exclude_run(run);
+    }
+
+    fn exclude_run(&mut self, run: FragRun) {
+        let c = self.g().dtog(run.at);
+        self.freed_runs.entry(c).or_default().push(run);
+        self.forget_group(c);
+    }
+
+    /// Writes a first version of pointers and cylinder groups, while the volume is in use.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn scan(&mut self) -> Result<()> {
+        for at in self.snaps.begin_log()? {
+            self.exclude_older(at);
+        }
+        self.update(|_| true)
+    }
+
+    fn exclude_older(&mut self, at: FragNo) {
+        if self.owned.insert(at.0 / u64::from(self.g().frag)) {
+            self.exclude_block(at);
+        }
+    }
+
+    /// Brings the draft up to date, and begins copy-on-write. The caller has suspended all
+    /// operations and has made everything durable. `superblock` makes the superblock of the image,
+    /// at byte `location` of the volume, with the totals. Returns the number of groups that were
+    /// copied again.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; the device's. Copy-on-write has not begun.
+    pub(crate) fn suspend(
+        &mut self,
+        excluded: &Excluded,
+        (location, superblock): (u64, impl FnOnce(&Csum) -> Vec<u8>),
+    ) -> Result<usize> {
+        for at in self.snaps.take_log() {
+            self.exclude_older(at);
+        }
+        for run in &excluded.runs {
+            self.exclude_run(*run);
+        }
+        let older = self.snaps.all();
+        for ino in older {
+            self.edit_inode(ino, true)?;
+        }
+        for &(ino, is_dir) in &excluded.unlinked {
+            self.edit_inode(ino, false)?;
+            let (c, i) = (self.g().ino_to_cg(ino), self.g().ino_to_cgi(ino));
+            self.freed_inodes.entry(c).or_default().push((i, is_dir));
+            self.forget_group(c);
+        }
+        self.copy_fixed(location)?;
+        let again = self.changed_groups();
+        for c in &again {
+            self.forget_group(*c);
+        }
+        self.update(|c| again.contains(&c))?;
+        self.write_summaries()?;
+        let mut totals = Csum::default();
+        self.sums.iter().for_each(|cs| totals.add(cs));
+        self.patch(location, &superblock(&totals))?;
+        self.direct = self.direct_pointers()?;
+        self.map.set_direct(self.direct);
+        self.snaps.flush()?;
+        debug!(target: LOG, ino = self.ino.0, groups = again.len(), "copy-on-write begins");
+        Ok(again.len())
+    }
+
+    /// The map of the snapshot, for [`Snapshots::activate`].
+    pub(crate) fn take_map(&mut self) -> PointerMap {
+        let none =
+            PointerMap::new(self.g(), self.ino, self.blocks, [0; NDADDR], Default::default());
+        std::mem::replace(&mut self.map, none)
+    }
+
+    /// The groups that changed since they were copied.
+    fn changed_groups(&self) -> BTreeSet<CgNo> {
+        let all = (0..self.g().ncg).map(CgNo);
+        let changes = self.snaps.alloc.group_changes();
+        let is_stale = |c: &CgNo| {
+            let now = changes.get(c.0 as usize).copied();
+            self.seen.get(c.0 as usize).copied().flatten() != now
+        };
+        all.filter(is_stale).collect()
+    }
+
+    /// Copies the blocks that are in every snapshot: superblock, summary area, the last block, and
+    /// those of the direct pointers.
+    fn copy_fixed(&mut self, location: u64) -> Result<()> {
+        let (frag, bsize) = (u64::from(self.g().frag), u64::from(self.g().bsize));
+        let first = self.g().csaddr.0 / frag;
+        let area = self.g().frag_to_byte(self.g().csaddr) + u64::from(self.g().cssize);
+        let summary = first..area.div_ceil(bsize);
+        let superblock = location / bsize;
+        let fixed = summary.chain([superblock, self.image.saturating_sub(1)]);
+        for lbn in fixed.collect::<BTreeSet<_>>() {
+            if lbn < self.image {
+                self.copy_block(lbn, |_| ())?;
+            }
+        }
+        let mut last = None;
+        for lbn in 0..(NDADDR as u64).min(self.image) {
+            if self.pointer(lbn, &mut last)? == 0 {
+                self.copy_block(lbn, |_| ())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies block `lbn`, changed by `edit`. A second call changes the copy.
+    fn copy_block(&mut self, lbn: u64, edit: impl FnOnce(&mut [u8])) -> Result<()> {
+        let mut bytes = vec![0; self.g().bsize as usize];
+        let own = FragNo(lbn.saturating_mul(self.g().frag.into()));
+        let at = match self.copies.get(&lbn) {
+            Some(&at) => {
+                self.snaps.dev().read_at(self.g().frag_to_byte(at), &mut bytes)?;
+                at
+            }
+            None => {
+                self.snaps.read_volume(own, &mut bytes)?;
+                let at = self.take()?;
+                self.copies.insert(lbn, at);
+                // The pointer to the block changes.
+                self.forget_group(self.g().dtog(own));
+                at
+            }
+        };
+        edit(&mut bytes);
+        self.write(at, &bytes)
+    }
+
+    /// In the image, inode `ino` is an empty file (`keep`) or free.
+    fn edit_inode(&mut self, ino: Ino, keep: bool) -> Result<()> {
+        let g = *self.g();
+        let lbn = g.ino_to_fsba(ino).0 / u64::from(g.frag);
+        let off = g.ino_to_fsbo(ino);
+        self.copy_block(lbn, |bytes| {
+            let Some(place) = bytes.get_mut(off..) else { return };
+            let mut d = Dinode::decode(&g, place);
+            if keep {
+                d.flags.remove(FileFlags::SF_SNAPSHOT);
+                d.db = [0; NDADDR];
+                d.ib = [0; NIADDR];
+                (d.size, d.blocks) = (0, 0);
+            } else {
+                d = Dinode { generation: d.generation, ..Dinode::default() };
+            }
+            d.encode(&g, place);
+        })
+    }
+
+    /// Writes the summary area of the image.
+    fn write_summaries(&mut self) -> Result<()> {
+        let mut area = vec![0; self.g().cssize as usize];
+        for (c, cs) in self.sums.iter().enumerate() {
+            cs.encode(&mut area, c * Csum::SIZE, self.g().endian);
+        }
+        self.patch(self.g().frag_to_byte(self.g().csaddr), &area)
+    }
+
+    /// Writes `bytes` over the image from byte `from` on, in blocks that were copied.
+    fn patch(&mut self, from: u64, bytes: &[u8]) -> Result<()> {
+        let bsize = u64::from(self.g().bsize);
+        let mut done = 0;
+        while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+            let at = from + done as u64;
+            let (lbn, skip) = (at / bsize, (at % bsize) as usize);
+            let n = rest.len().min(bsize as usize - skip);
+            self.copy_block(lbn, |block| {
+                if let (Some(to), Some(part)) = (block.get_mut(skip..skip + n), rest.get(..n)) {
+                    to.copy_from_slice(part);
+                }
+            })?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// Writes the groups for which `stale` is true, and the pointers to their blocks.
+    fn update(&mut self, stale: impl Fn(CgNo) -> bool) -> Result<()> {
+        let frag = u64::from(self.g().frag);
+        let mut last: LastGroup = None;
+        for leaf in 0..self.leaves.len() {
+            let range = blocks_of_leaf(self.g(), leaf as u64, self.blocks);
+            let end = range.end.min(self.image).saturating_sub(1);
+            let first = self.g().dtog(FragNo(range.start * frag)).0;
+            let groups = first..=self.g().dtog(FragNo(end * frag)).0;
+            let whole = range.start >= self.image;
+            if !whole && !groups.clone().any(|c| stale(CgNo(c))) {
+                continue;
+            }
+            let mut bytes = vec![0; self.g().bsize as usize];
+            for (k, lbn) in range.enumerate() {
+                let raw = self.pointer(lbn, &mut last)?;
+                set_pointer(self.g(), &mut bytes, k, raw);
+            }
+            if let Some(&at) = self.leaves.get(leaf) {
+                self.write(at, &bytes)?;
+            }
+            self.map.note_leaf(leaf, &bytes);
+        }
+        // Groups all of whose blocks have direct pointers.
+        for c in (0..self.g().ncg).map(CgNo).filter(|c| stale(*c)) {
+            if self.seen.get(c.0 as usize).is_some_and(Option::is_none) {
+                self.group(c)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn direct_pointers(&mut self) -> Result<[i64; NDADDR]> {
+        let (mut direct, mut last) = ([0; NDADDR], None);
+        for (lbn, slot) in (0..self.image).zip(direct.iter_mut()) {
+            *slot = self.pointer(lbn, &mut last)?;
+        }
+        Ok(direct)
+    }
+
+    /// Group `c` has to be copied again.
+    fn forget_group(&mut self, c: CgNo) {
+        if let Some(seen) = self.seen.get_mut(c.0 as usize) {
+            *seen = None;
+        }
+    }
+
+    /// The pointer of block `lbn`.
+    fn pointer(&mut self, lbn: u64, last: &mut LastGroup) -> Result<i64> {
+        if lbn >= self.image {
+            let at = self.list.get((lbn - self.image) as usize);
+            return Ok(at.map_or(0, |at| i64::try_from(at.0).unwrap_or(0)));
+        }
+        if let Some(at) = self.copies.get(&lbn) {
+            return Ok(i64::try_from(at.0).unwrap_or(0));
+        }
+        if self.owned.contains(&lbn) {
+            return Ok(BLK_SNAP);
+        }
+        let at = FragNo(lbn * u64::from(self.g().frag));
+        let c = self.g().dtog(at);
+        if last.as_ref().is_none_or(|(of, _)| *of != c) {
+            *last = Some((c, self.group(c)?));
+        }
+        let Some((_, bytes)) = last else { return Ok(0) };
+        let blk = self.g().dtogd(at) / self.g().frag;
+        Ok(if Cg::new(self.g(), bytes).block_free(blk) { BLK_NOCOPY } else { 0 })
+    }
+
+    /// Copies group `c` as the image shows it. Returns the copy.
+    fn group(&mut self, c: CgNo) -> Result<Vec<u8>> {
+        let runs = self.freed_runs.get(&c).map_or(&[][..], Vec::as_slice);
+        let inodes = self.freed_inodes.get(&c).map_or(&[][..], Vec::as_slice);
+        let GroupImage { mut bytes, sums, changes } =
+            self.snaps.alloc.group_image(c, runs, inodes)?;
+        if let Some(slot) = self.sums.get_mut(c.0 as usize) {
+            *slot = sums;
+        }
+        if let Some(slot) = self.seen.get_mut(c.0 as usize) {
+            *slot = Some(changes);
+        }
+        bytes.resize(self.g().bsize as usize, 0);
+        let lbn = self.g().cgtod(c).0 / u64::from(self.g().frag);
+        if let Some(&at) = self.copies.get(&lbn) {
+            self.write(at, &bytes)?;
+        }
+        Ok(bytes)
+    }
+
+    fn write(&self, at: FragNo, bytes: &[u8]) -> Result<()> {
+        Ok(self.snaps.dev().write_at(self.g().frag_to_byte(at), bytes)?)
+    }
+
+    /// Writes the block list, after operations were resumed. Everything is durable on return.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if the list is full; the device's.
+    pub(crate) fn write_list(&mut self) -> Result<()> {
+        let frag = u64::from(self.g().frag);
+        let own =
+            self.leaves.iter().chain(&self.above).chain(&self.list).chain(self.copies.values());
+        let mut listed: BTreeSet<u64> = own.map(|at| at.0 / frag).collect();
+        listed.extend(self.copies.keys());
+        let words = listed.len() as u64 + 1;
+        if words * LIST_WORD > self.list.len() as u64 * u64::from(self.g().bsize) {
+            return Err(Error::Busy("too many removed files are still in use"));
+        }
+        let mut bytes = vec![0; self.list.len() * self.g().bsize as usize];
+        for (k, word) in std::iter::once(words).chain(listed).enumerate() {
+            let word = i64::try_from(word).unwrap_or(0);
+            put(&mut bytes, k * LIST_WORD as usize, self.g().endian, word);
+        }
+        for (at, block) in self.list.iter().zip(bytes.chunks(self.g().bsize as usize)) {
+            self.write(*at, block)?;
+        }
+        self.snaps.flush()
+    }
+
+    /// Fills in the inode of the finished snapshot.
+    pub(crate) fn fill_inode(&self, d: &mut Dinode) {
+        let blocks = self.leaves.len() + self.above.len() + self.list.len() + self.copies.len();
+        d.size = self.blocks.saturating_mul(self.g().bsize.into());
+        d.db = self.direct;
+        d.ib = self.roots;
+        d.blocks = Dinode::sectors(self.g(), self.g().frag).saturating_mul(blocks as u64);
+        d.flags.insert(FileFlags::SF_SNAPSHOT);
+    }
+
+    /// Frees the blocks that were not needed.
+    pub(crate) fn release_spare(&mut self) {
+        let spare = std::mem::take(&mut self.spare);
+        self.snaps.give_back(&spare);
+    }
+
+    /// Frees all blocks: the snapshot was not made. Copy-on-write for it has ended.
+    pub(crate) fn abandon(mut self) {
+        self.snaps.take_log();
+        let mut all = std::mem::take(&mut self.spare);
+        all.append(&mut self.leaves);
+        all.append(&mut self.above);
+        all.append(&mut self.list);
+        all.extend(std::mem::take(&mut self.copies).into_values());
+        self.snaps.give_back(&all);
+    }
+}

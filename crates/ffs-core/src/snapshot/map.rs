@@ -1,0 +1,307 @@
+//! The pointers of one snapshot.
+//!
+//! Every pointer but the 12 in the inode is in an indirect block. All indirect blocks of a snapshot
+//! were allocated when it was made, so only their content changes. They are read and written past
+//! the buffer cache, because copy-on-write must know what is durable.
+//!
+//! # Invariants
+//! 1. Each address of an indirect block passed [`Geometry::check_run`].
+//! 2. At most [`MAX_CLEAN`] unchanged indirect blocks are in memory. Of every indirect block that
+//!    was read, one bit for each pointer is kept: whether it is 0.
+//!
+//! Reference: `spec/snapshots.md` §2, §3.
+
+use crate::error::{Error, Result};
+use ffs_device::BlockDevice;
+use ffs_ondisk::bmap::{first_of_root, path, pointer, set_pointer};
+use ffs_ondisk::geometry::{NDADDR, NIADDR};
+use ffs_ondisk::{Dinode, FragNo, Geometry, Ino, Lbn, Place, Structure, snapshot};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Unchanged indirect blocks that are kept in memory.
+const MAX_CLEAN: usize = 64;
+/// Bits in a word of [`PointerMap::copied`].
+const WORD: usize = u64::BITS as usize;
+
+/// The pointers of a snapshot.
+#[derive(Debug)]
+pub(crate) struct PointerMap {
+    ino: Ino,
+    g: Geometry,
+    /// Blocks of the file: image and block list.
+    blocks: u64,
+    direct: [i64; NDADDR],
+    /// The addresses of the indirect blocks whose pointers lead to content, in order.
+    leaves: Vec<FragNo>,
+    /// The addresses of the other indirect blocks.
+    above: Vec<FragNo>,
+    cached: BTreeMap<usize, Vec<u8>>,
+    changed: BTreeSet<usize>,
+    /// For each leaf that was read: a bit for each pointer that is not 0.
+    copied: Vec<Option<Box<[u64]>>>,
+}
+
+/// The index of the leaf with the pointer of `lbn`, and the pointer's index in it; `None`: it is in
+/// the inode.
+fn leaf_of(g: &Geometry, lbn: Lbn) -> Option<(usize, usize)> {
+    let behind = usize::try_from(lbn.0.checked_sub(NDADDR as u64)?).ok()?;
+    let n = g.nindir as usize;
+    Some((behind / n, behind % n))
+}
+
+/// The number of leaves of a file of `blocks` blocks.
+pub(super) fn leaf_count(g: &Geometry, blocks: u64) -> u64 {
+    blocks.saturating_sub(NDADDR as u64).div_ceil(g.nindir.into())
+}
+
+/// The blocks whose pointers leaf `index` has, within a file of `blocks` blocks.
+pub(super) fn blocks_of_leaf(g: &Geometry, index: u64, blocks: u64) -> std::ops::Range<u64> {
+    let n = u64::from(g.nindir);
+    let first = (NDADDR as u64).saturating_add(index.saturating_mul(n));
+    first..first.saturating_add(n).min(blocks)
+}
+
+impl PointerMap {
+    /// The map of snapshot `ino`, whose inode is `d`. Reads the indirect blocks that lead to
+    /// others.
+    ///
+    /// # Errors
+    /// [`Error::Format`] if the inode does not have the size of a snapshot, or if an indirect block
+    /// is missing or at an impossible place; the device's.
+    pub(crate) fn load(
+        g: &Geometry,
+        dev: &dyn BlockDevice,
+        ino: Ino,
+        d: &Dinode,
+    ) -> Result<PointerMap> {
+        snapshot::list_bytes(g, ino, d.size)?;
+        let blocks = d.size.div_ceil(g.bsize.into());
+        if path(g, Lbn(blocks.saturating_sub(1))).is_none() {
+            return Err(bad(ino, "size", d.size, "a size that the block map can address"));
+        }
+        let mut map = PointerMap::new(g, ino, blocks, d.db, Default::default());
+        for root in 0..NIADDR {
+            let first = first_of_root(g, root);
+            if first.0 >= blocks {
+                break;
+            }
+            let raw = d.ib.get(root).copied().unwrap_or(0);
+            map.collect_leaves(dev, raw, root)?;
+        }
+        map.copied.resize_with(map.leaves.len(), || None);
+        Ok(map)
+    }
+
+    /// The map of a new snapshot: its direct pointers, the indirect blocks whose pointers lead to
+    /// content, and the other ones.
+    pub(super) fn new(
+        g: &Geometry,
+        ino: Ino,
+        blocks: u64,
+        direct: [i64; NDADDR],
+        (leaves, above): (Vec<FragNo>, Vec<FragNo>),
+    ) -> PointerMap {
+        let mut copied = Vec::new();
+        copied.resize_with(leaves.len(), || None);
+        PointerMap {
+            ino,
+            g: *g,
+            blocks,
+            direct,
+            leaves,
+            above,
+            cached: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            copied,
+        }
+    }
+
+    /// Appends the leaves below the indirect block at `raw`, which is `above` levels over them.
+    fn collect_leaves(&mut self, dev: &dyn BlockDevice, raw: i64, above: usize) -> Result<()> {
+        let want = leaf_count(&self.g, self.blocks);
+        if self.leaves.len() as u64 >= want {
+            return Ok(());
+        }
+        let at = self.address(raw)?;
+        if above == 0 {
+            self.leaves.push(at);
+            return Ok(());
+        }
+        self.above.push(at);
+        let bytes = read_block(&self.g, dev, at)?;
+        for k in 0..self.g.nindir as usize {
+            if self.leaves.len() as u64 >= want {
+                break;
+            }
+            self.collect_leaves(dev, pointer(&self.g, &bytes, k), above - 1)?;
+        }
+        Ok(())
+    }
+
+    /// The address of an indirect block.
+    fn address(&self, raw: i64) -> Result<FragNo> {
+        let (s, p) = (Structure::Snapshot, Place::Inode(self.ino));
+        let at = self.g.check_run(raw, self.g.frag, s, p)?;
+        at.ok_or_else(|| bad(self.ino, "indirect block", 0, "an allocated block"))
+    }
+
+    pub(crate) fn ino(&self) -> Ino {
+        self.ino
+    }
+
+    /// Blocks of the file: image and block list.
+    pub(super) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    pub(super) fn direct(&self) -> [i64; NDADDR] {
+        self.direct
+    }
+
+    pub(super) fn leaves(&self) -> &[FragNo] {
+        &self.leaves
+    }
+
+    /// All indirect blocks.
+    pub(super) fn indirect_blocks(&self) -> impl Iterator<Item = FragNo> {
+        self.leaves.iter().chain(&self.above).copied()
+    }
+
+    pub(super) fn set_direct(&mut self, direct: [i64; NDADDR]) {
+        self.direct = direct;
+    }
+
+    /// Whether a pointer in the inode is 0: the inode would have to change for a copy.
+    pub(crate) fn has_uncopied_direct(&self) -> bool {
+        let image = snapshot::image_blocks(&self.g);
+        (0..image).zip(&self.direct).any(|(_, p)| *p == 0)
+    }
+
+    /// The pointer of block `lbn`; 0 beyond the end.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn pointer(&mut self, dev: &dyn BlockDevice, lbn: Lbn) -> Result<i64> {
+        let Some((leaf, k)) = leaf_of(&self.g, lbn) else {
+            return Ok(self.direct.get(lbn.0 as usize).copied().unwrap_or(0));
+        };
+        if lbn.0 >= self.blocks {
+            return Ok(0);
+        }
+        let g = self.g;
+        Ok(pointer(&g, self.leaf(dev, leaf)?, k))
+    }
+
+    /// Whether the pointer of block `lbn` is 0: the block has to be copied before it is
+    /// overwritten.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn is_uncopied(&mut self, dev: &dyn BlockDevice, lbn: Lbn) -> Result<bool> {
+        if lbn.0 >= snapshot::image_blocks(&self.g) {
+            return Ok(false);
+        }
+        let Some((leaf, k)) = leaf_of(&self.g, lbn) else {
+            return Ok(self.direct.get(lbn.0 as usize).is_some_and(|&p| p == 0));
+        };
+        if self.copied.get(leaf).is_none_or(Option::is_none) {
+            self.leaf(dev, leaf)?;
+        }
+        let bits = self.copied.get(leaf).and_then(Option::as_ref);
+        let word = bits.and_then(|bits| bits.get(k / WORD)).copied().unwrap_or(u64::MAX);
+        Ok(word >> (k % WORD) & 1 == 0)
+    }
+
+    /// Sets the pointer of block `lbn`, in memory.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn set(&mut self, dev: &dyn BlockDevice, lbn: Lbn, to: i64) -> Result<()> {
+        let Some((leaf, k)) = leaf_of(&self.g, lbn) else {
+            if let Some(p) = self.direct.get_mut(lbn.0 as usize) {
+                *p = to;
+            }
+            return Ok(());
+        };
+        let g = self.g;
+        set_pointer(&g, self.leaf(dev, leaf)?, k, to);
+        self.changed.insert(leaf);
+        if let Some(word) = self.copied.get_mut(leaf).and_then(Option::as_mut)
+            && let Some(word) = word.get_mut(k / WORD)
+        {
+            let bit = 1 << (k % WORD);
+            *word = if to == 0 { *word & !bit } else { *word | bit };
+        }
+        Ok(())
+    }
+
+    /// The number of indirect blocks that changed since they were written.
+    pub(super) fn changed(&self) -> usize {
+        self.changed.len()
+    }
+
+    /// Writes the indirect blocks that changed, without making them durable.
+    ///
+    /// # Errors
+    /// The device's. Blocks that were not written stay changed.
+    pub(super) fn write(&mut self, dev: &dyn BlockDevice) -> Result<()> {
+        while let Some(&leaf) = self.changed.first() {
+            if let (Some(&at), Some(bytes)) = (self.leaves.get(leaf), self.cached.get(&leaf)) {
+                dev.write_at(self.g.frag_to_byte(at), bytes)?;
+            }
+            self.changed.remove(&leaf);
+        }
+        Ok(())
+    }
+
+    /// Takes the content of leaf `leaf`, which is on the device as `bytes`.
+    pub(super) fn note_leaf(&mut self, leaf: usize, bytes: &[u8]) {
+        let n = self.g.nindir as usize;
+        let mut bits = vec![0u64; n.div_ceil(WORD)].into_boxed_slice();
+        for k in 0..n {
+            if pointer(&self.g, bytes, k) != 0 {
+                bits[k / WORD] |= 1 << (k % WORD);
+            }
+        }
+        self.cached.remove(&leaf);
+        if let Some(slot) = self.copied.get_mut(leaf) {
+            *slot = Some(bits);
+        }
+    }
+
+    fn leaf(&mut self, dev: &dyn BlockDevice, leaf: usize) -> Result<&mut Vec<u8>> {
+        if !self.cached.contains_key(&leaf) {
+            self.make_space(dev)?;
+            let Some(&at) = self.leaves.get(leaf) else {
+                return Err(bad(self.ino, "block", leaf, "a block of the snapshot"));
+            };
+            let bytes = read_block(&self.g, dev, at)?;
+            self.note_leaf(leaf, &bytes);
+            self.cached.insert(leaf, bytes);
+        }
+        self.cached.get_mut(&leaf).ok_or(Error::Stale)
+    }
+
+    /// Drops leaves until one more may be in memory.
+    fn make_space(&mut self, dev: &dyn BlockDevice) -> Result<()> {
+        if self.cached.len() < MAX_CLEAN {
+            return Ok(());
+        }
+        if self.changed.len() >= MAX_CLEAN {
+            self.write(dev)?;
+        }
+        let changed = &self.changed;
+        self.cached.retain(|leaf, _| changed.contains(leaf));
+        Ok(())
+    }
+}
+
+fn read_block(g: &Geometry, dev: &dyn BlockDevice, at: FragNo) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; g.bsize as usize];
+    dev.read_at(g.frag_to_byte(at), &mut bytes)?;
+    Ok(bytes)
+}
+
+fn bad(ino: Ino, field: &'static str, found: impl std::fmt::Display, want: &str) -> Error {
+    Error::corrupt(Structure::Snapshot, Place::Inode(ino), field, found, want)
+}

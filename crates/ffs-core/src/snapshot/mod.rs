@@ -1,0 +1,308 @@
+//! Snapshots of a mounted volume: copy-on-write, blocks that are freed, and removal.
+//!
+//! A snapshot is a file with one pointer for each block of the volume (`spec/snapshots.md` §3).
+//! While the pointer is 0, the live block still has the old content. This module copies that
+//! content before anyone overwrites the block, and takes blocks over that are freed.
+//!
+//! | module | contents | FreeBSD (`ffs_snapshot.c`) |
+//! | --- | --- | --- |
+//! | [`map`] | the pointers of one snapshot | `ffs_balloc` of a snapshot |
+//! | [`copy`] | copy-on-write | `ffs_copyonwrite` |
+//! | [`places`] | blocks for copies, marked used on the device | `ffs_balloc` with `BA_CLRBUF` |
+//! | [`free`] | blocks that are freed | `ffs_snapblkfree` |
+//! | [`remove`] | a snapshot is removed | `ffs_snapremove` |
+//! | [`make`] | the blocks of a new snapshot | `ffs_snapshot` |
+//!
+//! # Invariants
+//! 1. A copy, and the pointer to it, are durable before the block is overwritten, except with the
+//!    ordering mode `async`.
+//! 2. A block is used for a copy only if no snapshot reads it in place, and only after its bit in
+//!    the cylinder group is durable.
+//! 3. The blocks of cylinder groups, superblock and summary area were copied when the snapshot was
+//!    made: their writes need no copy, so copy-on-write may allocate.
+//! 4. A snapshot's pointers are read and written past the buffer cache, under the lock of this
+//!    module.
+//!
+//! # Locking
+//! The lock of [`Snapshots`] comes after the locks of inodes and the `io` locks of buffers other
+//! than those of cylinder groups; buffers of cylinder groups come after it. It is held during I/O,
+//! as FreeBSD's `si_snapdata` lock is.
+//!
+//! Reference: `spec/snapshots.md`.
+
+mod copy;
+mod free;
+mod make;
+mod map;
+mod places;
+mod remove;
+
+pub(crate) use free::Fate;
+pub(crate) use make::{Draft, Excluded};
+pub(crate) use map::PointerMap;
+
+use crate::alloc::Alloc;
+use crate::buf::BufCache;
+use crate::error::Result;
+use crate::sync::{Mutex, MutexGuard};
+use ffs_device::{BlockDevice, Durability};
+use ffs_ondisk::snapshot::{Content, block_frags, classify, image_blocks};
+use ffs_ondisk::{Dinode, FragNo, Geometry, Ino, Lbn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The target of this module's log events.
+const LOG: &str = "ffs::snapshot";
+
+/// Pointers that are read with the lock held.
+const STEP: u64 = 4096;
+
+/// Most active snapshots of a volume.
+pub(crate) const FSMAXSNAP: usize = 20;
+
+/// Whether a copy is durable before the block is overwritten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CopyOrder {
+    /// Yes: every ordering mode but `async`.
+    BeforeOverwrite,
+    /// No.
+    None,
+}
+
+/// The active snapshots of a mount.
+pub(crate) struct Snapshots {
+    cache: Arc<BufCache>,
+    alloc: Arc<Alloc>,
+    order: CopyOrder,
+    /// Whether there is an active snapshot; read without the lock.
+    active: AtomicBool,
+    state: Mutex<State>,
+}
+
+/// The state that the lock guards.
+#[derive(Debug, Default)]
+struct State {
+    /// Oldest first.
+    list: Vec<Snapshot>,
+    /// Blocks for copies: allocated, and marked used on the device.
+    spare: Vec<FragNo>,
+    /// Blocks that snapshots acquired since [`Snapshots::begin_log`].
+    log: Option<Vec<FragNo>>,
+}
+
+/// One active snapshot.
+#[derive(Debug)]
+struct Snapshot {
+    map: PointerMap,
+    /// Sectors by which its blocks grew (or shrank) since its inode was updated.
+    growth: i64,
+    /// Whether the superblock lists it.
+    listed: bool,
+    /// Whether anyone may still read it.
+    live: bool,
+}
+
+impl Snapshot {
+    /// Whether the snapshot reads block `lbn` in place.
+    fn needs(&mut self, dev: &dyn BlockDevice, lbn: Lbn) -> Result<bool> {
+        Ok(self.live && self.map.is_uncopied(dev, lbn)?)
+    }
+}
+
+impl Snapshots {
+    /// No snapshot is active.
+    pub(crate) fn new(cache: Arc<BufCache>, alloc: Arc<Alloc>, order: CopyOrder) -> Snapshots {
+        Snapshots {
+            cache,
+            alloc,
+            order,
+            active: AtomicBool::new(false),
+            state: Mutex::new(State::default()),
+        }
+    }
+
+    fn g(&self) -> &Geometry {
+        &self.cache.g
+    }
+
+    fn dev(&self) -> &dyn BlockDevice {
+        &*self.cache.dev
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Whether a snapshot is active.
+    pub(crate) fn is_active(&self) -> bool {
+        self.active.load(Ordering::Acquire)
+    }
+
+    /// Begins copy-on-write for the snapshot of `map`, the newest. `listed`: the superblock lists
+    /// it.
+    pub(crate) fn activate(&self, map: PointerMap, listed: bool) {
+        let mut st = self.lock();
+        st.list.push(Snapshot { map, growth: 0, listed, live: true });
+        self.active.store(true, Ordering::Release);
+    }
+
+    /// Ends copy-on-write for snapshot `ino`. Returns its pointers, if it was active.
+    pub(crate) fn deactivate(&self, ino: Ino) -> Option<PointerMap> {
+        let mut st = self.lock();
+        let at = st.list.iter().position(|s| s.map.ino() == ino)?;
+        let removed = st.list.remove(at);
+        self.active.store(!st.list.is_empty(), Ordering::Release);
+        Some(removed.map)
+    }
+
+    /// The snapshots that the superblock has to list, oldest first.
+    pub(crate) fn listed(&self) -> Vec<Ino> {
+        let st = self.lock();
+        st.list.iter().filter(|s| s.listed).map(|s| s.map.ino()).collect()
+    }
+
+    /// All active snapshots, oldest first.
+    pub(crate) fn all(&self) -> Vec<Ino> {
+        self.lock().list.iter().map(|s| s.map.ino()).collect()
+    }
+
+    /// Sets whether the superblock has to list snapshot `ino`. Returns whether this is a change.
+    pub(crate) fn set_listed(&self, ino: Ino, listed: bool) -> bool {
+        let mut st = self.lock();
+        let found = st.list.iter_mut().find(|s| s.map.ino() == ino && s.listed != listed);
+        found.map(|s| s.listed = listed).is_some()
+    }
+
+    /// Ends copies for snapshot `ino`, which has no name and no user any more. So it can be removed
+    /// from a full volume.
+    pub(crate) fn stop_copies(&self, ino: Ino) {
+        let mut st = self.lock();
+        for s in st.list.iter_mut().filter(|s| s.map.ino() == ino) {
+            s.live = false;
+        }
+    }
+
+    /// Whether snapshot `ino` is active.
+    pub(crate) fn has(&self, ino: Ino) -> bool {
+        self.is_active() && self.lock().list.iter().any(|s| s.map.ino() == ino)
+    }
+
+    /// For each snapshot whose number of blocks changed: its number, and the change in sectors. The
+    /// caller adds it to the inode.
+    pub(crate) fn take_growth(&self) -> Vec<(Ino, i64)> {
+        if !self.is_active() {
+            return Vec::new();
+        }
+        let mut st = self.lock();
+        let changed = st.list.iter_mut().filter(|s| s.growth != 0);
+        changed.map(|s| (s.map.ino(), std::mem::take(&mut s.growth))).collect()
+    }
+
+    /// Writes changed pointers, without making them durable, and frees the blocks that are kept for
+    /// copies if `all`.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn write(&self) -> Result<()> {
+        if !self.is_active() {
+            return Ok(());
+        }
+        let mut st = self.lock();
+        st.list.iter_mut().try_for_each(|s| s.map.write(self.dev()))
+    }
+
+    /// Reads block `lbn` of snapshot `ino` into `out`, a block long. `None`: the snapshot is not
+    /// active.
+    pub(crate) fn read_block(&self, ino: Ino, lbn: Lbn, out: &mut [u8]) -> Option<Result<()>> {
+        if !self.is_active() {
+            return None;
+        }
+        // Held during the read: an uncopied block must not be overwritten meanwhile.
+        let mut st = self.lock();
+        let s = st.list.iter_mut().find(|s| s.map.ino() == ino)?;
+        Some(self.read_content(&mut s.map, lbn, out))
+    }
+
+    fn read_content(&self, map: &mut PointerMap, lbn: Lbn, out: &mut [u8]) -> Result<()> {
+        let raw = map.pointer(self.dev(), lbn)?;
+        out.fill(0);
+        let at = if lbn.0 < image_blocks(self.g()) {
+            match classify(self.g(), map.ino(), lbn, raw)? {
+                Content::Zeros => return Ok(()),
+                Content::Volume(at) | Content::Copy(at) | Content::TakenOver(at) => at,
+            }
+        } else {
+            let (s, p) = (ffs_ondisk::Structure::Snapshot, ffs_ondisk::Place::Inode(map.ino()));
+            let at = self.g().check_run(raw, self.g().frag, s, p)?;
+            let Some(at) = at else { return Ok(()) };
+            at
+        };
+        self.read_volume(at, out)
+    }
+
+    /// Reads a block of the volume; behind the volume's end are zeros.
+    fn read_volume(&self, at: FragNo, out: &mut [u8]) -> Result<()> {
+        let g = self.g();
+        let frags = block_frags(g, Lbn(at.0 / u64::from(g.frag)));
+        let there = (frags as usize).saturating_mul(g.fsize as usize);
+        if let Some(out) = out.get_mut(..there) {
+            self.dev().read_at(g.frag_to_byte(at), out)?;
+        }
+        Ok(())
+    }
+
+    /// Makes all writes durable, if copies have an order.
+    fn flush(&self) -> Result<()> {
+        if self.order == CopyOrder::BeforeOverwrite
+            && self.cache.dev.durability() == Durability::OnFlush
+        {
+            crate::counters::bump(&self.cache.counters.flushes);
+            self.dev().flush()?;
+        }
+        Ok(())
+    }
+
+    /// The blocks of all active snapshots. Those that they acquire from now on are logged, until
+    /// [`Snapshots::take_log`].
+    fn begin_log(&self) -> Result<Vec<FragNo>> {
+        let mut blocks = Vec::new();
+        let count = {
+            let mut st = self.lock();
+            st.log = Some(Vec::new());
+            st.list.len()
+        };
+        for at in 0..count {
+            let mut lbn = 0;
+            loop {
+                // In steps: writers need the lock.
+                let mut st = self.lock();
+                let Some(s) = st.list.get_mut(at) else { break };
+                if lbn == 0 {
+                    blocks.extend(s.map.indirect_blocks());
+                }
+                let end = s.map.blocks().min(lbn + STEP);
+                for l in lbn..end {
+                    let raw = s.map.pointer(self.dev(), Lbn(l))?;
+                    if raw >= i64::from(self.g().frag).max(3) {
+                        blocks.push(FragNo(raw.unsigned_abs()));
+                    }
+                }
+                if end == s.map.blocks() {
+                    break;
+                }
+                lbn = end;
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// Ends the log. Returns the blocks that snapshots acquired meanwhile.
+    fn take_log(&self) -> Vec<FragNo> {
+        self.lock().log.take().unwrap_or_default()
+    }
+
+    /// Sectors of a block.
+    fn block_sectors(&self) -> i64 {
+        i64::try_from(Dinode::sectors(self.g(), self.g().frag)).unwrap_or(0)
+    }
+}
