@@ -47,7 +47,7 @@ pub use cred::{Checks, Cred};
 pub use error::{Error, Result};
 pub use ffs_ondisk::rdev::DeviceNumber;
 pub use ffs_ondisk::{FileFlags, FileType, Ino, Timespec};
-pub use mount::{Env, Ffs, Nature, Sysctl};
+pub use mount::{Env, Ffs, Nature, SnapshotStats, Sysctl};
 pub use ops::{Vnode, acl};
 pub use options::{Atime, MountOptions, OrderingPolicy};
 pub use ordering::rules::Rule;

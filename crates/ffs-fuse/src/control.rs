@@ -3,6 +3,7 @@
 use crate::error::MountError;
 use crate::mountinfo::{self, Mount};
 use crate::server::{CONTROL, MESSAGE};
+use ffs_core::SnapshotStats;
 use ffs_device::host_words;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -187,13 +188,45 @@ pub(crate) fn command(mount_point: &Path, message: &str) -> Result<String, Mount
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(mount_point, flags, Mode::empty())
         .map_err(|e| access_error(mount_point, e, "the mount's server does not answer"))?;
+    command_on(&dir, mount_point, message)
+}
+
+/// Makes a snapshot of the ffs mount with `file`, as the new file `file`.
+///
+/// # Errors
+/// `file` exists, or is on no ffs mount; [`MountError::Server`] gives the reason for a refusal.
+/// [`MountError::NotAllowed`]: the caller is neither root nor the user who mounted. No new file
+/// remains.
+pub fn make_snapshot(file: &Path) -> Result<SnapshotStats, MountError> {
+    let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(file, flags, Mode::RUSR)
+        .map_err(|e| access_error(file, e, "cannot be created"))?;
+    let made = command_on(&fd, file, "snapshot").and_then(|answer| {
+        let [nanos, groups, groups_again]: [String; 3] =
+            words(&answer).ok_or_else(version_mismatch)?;
+        let stats = || {
+            Some(SnapshotStats {
+                suspended: std::time::Duration::from_nanos(nanos.parse().ok()?),
+                groups: groups.parse().ok()?,
+                groups_again: groups_again.parse().ok()?,
+            })
+        };
+        stats().ok_or_else(version_mismatch)
+    });
+    if made.is_err() {
+        // The error of the snapshot is the one that matters.
+        let _ = std::fs::remove_file(file);
+    }
+    made
+}
+
+fn command_on(file: &OwnedFd, path: &Path, message: &str) -> Result<String, MountError> {
     let mut text = [0; MESSAGE];
     if message.len() >= MESSAGE || message.contains('\0') {
         return Err(MountError::Server("the name or the value is too long".to_owned()));
     }
     text[..message.len()].copy_from_slice(message.as_bytes());
-    exchange(&dir, &mut text)
-        .map_err(|e| access_error(mount_point, e, "the mount's server refused"))?;
+    exchange(file, &mut text).map_err(|e| access_error(path, e, "the mount's server refused"))?;
     let end = text.iter().position(|b| *b == 0).unwrap_or(MESSAGE);
     let answer = String::from_utf8_lossy(&text[..end]);
     match answer.strip_prefix("ok") {

@@ -499,7 +499,9 @@ impl<'a> Draft<'a> {
         d.size = self.blocks.saturating_mul(self.g().bsize.into());
         d.db = self.direct;
         d.ib = self.roots;
-        d.blocks = Dinode::sectors(self.g(), self.g().frag).saturating_mul(blocks as u64);
+        // It has those of extended attributes already.
+        let sectors = Dinode::sectors(self.g(), self.g().frag).saturating_mul(blocks as u64);
+        d.blocks = d.blocks.saturating_add(sectors);
         d.flags.insert(FileFlags::SF_SNAPSHOT);
     }
 

@@ -8,6 +8,7 @@
 //! | `pid` | returns the server's process id, to wait for its end | owner |
 //! | `sync` | writes everything in memory before the reply | owner |
 //! | `remount ro`, `remount rw` | the server's part of `mount -o remount` | owner |
+//! | `snapshot` | makes a snapshot in the file of the ioctl, which is empty | owner |
 //! | `set NAME=VALUE` | sets a switch; returns its name, its old and its new value | owner |
 //! | `list N` | returns switches, counters and gauges from the `N`th on | all users |
 //! | `values N` | the same, names and values only | all users |
@@ -18,7 +19,7 @@
 
 use super::Server;
 use crate::wire::{Errno, Reply, Request};
-use ffs_core::{Nature, Sysctl, TunableError};
+use ffs_core::{Cred, Nature, Sysctl, TunableError};
 
 /// Bytes of a message.
 pub(crate) const MESSAGE: usize = 8192;
@@ -44,6 +45,7 @@ impl Server {
             ("sync", "") => done(&self.fs.sync()),
             ("remount", "ro") => done(&self.fs.remount(true)),
             ("remount", "rw") => done(&self.fs.remount(false)),
+            ("snapshot", "") => self.snapshot(r, out)?,
             ("set", assignment) => self.set(assignment),
             ("list", from) => self.list(from, describe)?,
             ("values", from) => self.list(from, |s| format!("{}\t{}\n", s.name, s.value))?,
@@ -53,6 +55,21 @@ impl Server {
         out.bytes(answer);
         out.zeros(MESSAGE - answer.len());
         Ok(())
+    }
+
+    /// Makes a snapshot in the file. Returns the nanoseconds for which operations waited, the number
+    /// of cylinder groups, and of those that were copied again meanwhile.
+    fn snapshot(&self, r: &Request<'_>, out: &mut Reply) -> Result<String, Errno> {
+        let file = self.node(r)?;
+        // The owner of a mount may read everything on it.
+        Ok(match self.fs.snapshot_into(&Cred::root(), &file) {
+            Ok(made) => {
+                out.stale = Some(r.node);
+                let nanos = made.suspended.as_nanos();
+                format!("ok {nanos}\t{}\t{}", made.groups, made.groups_again)
+            }
+            Err(e) => format!("error {e}"),
+        })
     }
 
     fn set(&self, assignment: &str) -> String {
