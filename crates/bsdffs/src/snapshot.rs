@@ -2,8 +2,8 @@
 //! volume with their names.
 //!
 //! # Invariants
-//! 1. [`SnapshotDevice`] is as long as the image in the snapshot, by the geometry of the volume. The
-//!    block list behind the image is not part of it.
+//! 1. [`SnapshotDevice`] is as long as the image in the snapshot, by the geometry of the volume.
+//!    The block list behind the image is not part of it.
 //! 2. The device is never written. Every pointer passes the checks of the block map of
 //!    [`ffs_core`], so a damaged snapshot causes an error of a read and nothing else.
 //! 3. A snapshot is opened only if it can be right: its inode has the flag, it is complete, and the
@@ -73,8 +73,8 @@ impl std::error::Error for SnapshotError {
     }
 }
 
-/// Whether a file with these attributes is a snapshot, usable or not. An older snapshot in the image
-/// of a newer one is an empty file, which is none.
+/// Whether a file with these attributes is a snapshot, usable or not. An older snapshot in the
+/// image of a newer one is an empty file, which is none.
 #[must_use]
 pub fn is_snapshot(attr: &Attr) -> bool {
     let flag = attr.flags.contains(FileFlags::SF_SNAPSHOT);
@@ -258,11 +258,11 @@ fn names(
     let mut dirs = vec![Dir { ino: root.ino(), name: Vec::new(), parent: 0, len: 0 }];
     let mut todo = VecDeque::from([0]);
     let mut seen = BTreeSet::from([root.ino()]);
-    if let Ok(dir) = fs.lookup(cred, &root, b".snap") {
-        if seen.insert(dir.ino()) {
-            dirs.push(Dir { ino: dir.ino(), name: b".snap".to_vec(), parent: 0, len: 6 });
-            todo.push_front(1);
-        }
+    if let Ok(dir) = fs.lookup(cred, &root, b".snap")
+        && seen.insert(dir.ino())
+    {
+        dirs.push(Dir { ino: dir.ino(), name: b".snap".to_vec(), parent: 0, len: 6 });
+        todo.push_front(1);
     }
     while let Some(at) = todo.pop_front().filter(|_| !links.is_empty()) {
         let (ino, len) = (dirs[at].ino, dirs[at].len);

@@ -1,5 +1,7 @@
 //! Snapshots as volumes: a snapshot that NetBSD wrote, and the same with damage.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
