@@ -32,6 +32,7 @@
 //! | `metadata` | [`Metadata`], [`Permissions`] |
 //! | [`copy`] | copies of whole trees, between the host and images |
 //! | [`build`] | building an image from a directory or an archive |
+//! | [`snapshot`] | snapshots as volumes, and their list |
 //! | [`tar`] | reading archives |
 //! | [`dump`] | BSD's dump format: writing and restoring |
 //! | [`flags`] | the names of file flags |
@@ -59,6 +60,7 @@ pub mod flags;
 mod format;
 mod metadata;
 pub mod namei;
+pub mod snapshot;
 pub mod tar;
 pub mod text;
 mod volume;

@@ -29,6 +29,9 @@ pub enum AdminError {
     /// The output could not be written.
     #[error("cannot write the output: {}", ffs_device::host_words(.0))]
     Output(Arc<io::Error>),
+    /// The caller interrupted the tool, which had changed nothing.
+    #[error("interrupted; nothing was changed")]
+    Interrupted,
     /// The state of the volume forbids the change; the reason.
     #[error("{0}")]
     Refused(String),

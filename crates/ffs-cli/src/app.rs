@@ -19,7 +19,8 @@ use crate::{log, output, session};
 ///
 /// IMAGE is a file, a block device, or a whole-disk image. In a whole-disk image ffs finds the BSD
 /// partition (GPT, MBR slice, disklabel); IMAGE@N chooses one. IMAGE:/path is a file in an image,
-/// which needs no mount and no root.
+/// which needs no mount and no root. IMAGE:/.snap/NAME is also an image, to be read: the snapshot
+/// NAME.
 #[derive(Parser)]
 #[command(name = "ffs", version, max_term_width = 100, disable_help_subcommand = false)]
 struct Ffs {
@@ -91,6 +92,7 @@ commands! {
     Dumpfs dumpfs "dumpfs";
     Dump dump "dump";
     Restore restore "restore";
+    Snapshot snapshot "snapshot";
     Mount mount "mount";
     Umount umount "umount";
     Sysctl sysctl "sysctl";
@@ -138,7 +140,7 @@ const MULTICALL: &[(&str, &str)] = &[
 /// Runs the command line; returns the exit code.
 pub(crate) fn run(args: Vec<OsString>) -> u8 {
     if let Some(code) =
-        ffs_fuse::run_as_helper(args.clone(), Some(session::holds_ufs), log::start_helper)
+        ffs_fuse::run_as_helper(args.clone(), Some(session::open_to_mount), log::start_helper)
     {
         return u8::try_from(code).unwrap_or(1);
     }

@@ -23,6 +23,11 @@ impl Session {
     /// A failure at `path` of this image.
     pub(crate) fn failed(&self, path: &[u8], error: impl Into<PathError>) -> Failure {
         let error = error.into();
+        if error.is_not_found()
+            && let Some(failure) = self.missed_snapshot(path)
+        {
+            return failure;
+        }
         let failure = Failure::new(format!("{}:{}", self.image(), show(path)), &error);
         match error {
             PathError::Fs(Error::NotFound) => {

@@ -9,7 +9,9 @@
 //!    command is killed, the image is in a state that a power failure may leave. On other volumes
 //!    the writes have no order, and the image needs a check after a kill.
 
-use std::ffi::OsStr;
+pub(crate) mod snapshot;
+
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -17,10 +19,12 @@ use bsdffs::copy::ImageRef;
 pub(crate) use bsdffs::holds_ufs;
 use ffs_core::{Atime, Cred, Env, Ffs, MountOptions, OrderingPolicy, TunableValues};
 use ffs_device::{BlockDevice, OpenError, OpenOptions, Opened};
+use ffs_fuse::MountError;
 use rustix::io::Errno;
 
 use crate::fail::{Failure, show};
 use crate::signals;
+use crate::spec::{Place, place};
 
 /// A mounted image.
 pub(crate) struct Session {
@@ -29,6 +33,8 @@ pub(crate) struct Session {
     /// The credentials of the command: offline commands act as root.
     pub cred: Cred,
     image: String,
+    /// The device of the mounted volume.
+    pub device: Arc<dyn BlockDevice>,
     /// The open image, if the session opened it for writing.
     opened: Option<Opened>,
     mounted: bool,
@@ -47,13 +53,13 @@ pub(crate) enum Beside {
 impl Session {
     /// Mounts `image` to read it.
     pub(crate) fn read(image: &OsStr) -> Result<Session, Failure> {
-        let opened = open(image, false)?;
-        Session::mount_read_only(image, opened)
+        Session::on(image, open(image, false)?.device)
     }
 
-    fn mount_read_only(image: &OsStr, opened: Opened) -> Result<Session, Failure> {
+    /// Mounts the volume on `device`, which is called `image`, to read it.
+    pub(crate) fn on(image: &OsStr, device: Arc<dyn BlockDevice>) -> Result<Session, Failure> {
         let options = MountOptions { read_only: true, ..offline() };
-        Session::mount(show(image.as_bytes()), opened.device, &options, Env::system())
+        Session::mount(show(image.as_bytes()), device, &options, Env::system())
     }
 
     /// How `image` is related to the image of this session. The lock of this session refuses a
@@ -78,7 +84,7 @@ impl Session {
                 .hint("copy to a directory of the host first, then into the image"));
         }
         warn_of_notes(image, &other);
-        let session = Session::mount_read_only(image, other)?;
+        let session = Session::on(image, other.device)?;
         Ok(Beside::Partition(Box::new(session)))
     }
 
@@ -109,14 +115,14 @@ impl Session {
         options: &MountOptions,
         env: Env,
     ) -> Result<Session, Failure> {
-        let ffs = Ffs::mount(device, options, env).map_err(|error| {
+        let ffs = Ffs::mount(Arc::clone(&device), options, env).map_err(|error| {
             let failure = Failure::new(&image, &error);
             match &error {
                 ffs_core::Error::Format(error) => failure.advised(error, &image),
                 _ => failure.hint(format!("`ffs fsck -n {image}` may show the cause")),
             }
         })?;
-        Ok(Session { ffs, cred: Cred::root(), image, opened: None, mounted: true })
+        Ok(Session { ffs, cred: Cred::root(), image, device, opened: None, mounted: true })
     }
 
     /// The mounted image, for copies.
@@ -180,24 +186,62 @@ pub(crate) fn offline() -> MountOptions {
     }
 }
 
-/// Opens and locks `image`.
+/// Opens and locks `image`, which may be a snapshot in an image.
 pub(crate) fn open(image: &OsStr, write: bool) -> Result<Opened, Failure> {
-    try_open(image, write).map_err(Failure::plain)
+    try_open(image, write, "")
 }
 
-/// Opens and locks `image`. The error type distinguishes the causes.
-pub(crate) fn try_open(image: &OsStr, write: bool) -> Result<Opened, OpenError> {
-    let options = OpenOptions { write, probe: Some(holds_ufs), ..OpenOptions::default() };
-    noted(image, &options)
+/// Opens and locks `image`. If that fails only because it is to be changed, `read_only` is added to
+/// the message: what to do to read it.
+pub(crate) fn try_open(image: &OsStr, write: bool, read_only: &str) -> Result<Opened, Failure> {
+    let advised = |failure: Failure, readable: bool| match readable && !read_only.is_empty() {
+        true => failure.hint(read_only),
+        false => failure,
+    };
+    match snapshot::inside(image) {
+        Some(inside) if write => Err(advised(snapshot::refusal(&inside), true)),
+        Some(inside) => {
+            let outer = noted(&inside.image, &options(false)).map_err(Failure::plain)?;
+            snapshot::open(outer, inside)
+        }
+        None => noted(image, &options(write))
+            .map_err(|error| advised(Failure::plain(&error), error.may_be_readable())),
+    }
 }
 
 /// Opens and locks `image` with `options`. Prints a warning for each defect of the partition table.
 pub(crate) fn open_with(image: &OsStr, options: &OpenOptions) -> Result<Opened, Failure> {
-    noted(image, options).map_err(Failure::plain)
+    match snapshot::inside(image) {
+        Some(inside) => Err(snapshot::refusal(&inside)),
+        None => noted(image, options).map_err(Failure::plain),
+    }
+}
+
+/// Opens and locks `image`, which may be a snapshot in an image, for a mount.
+pub(crate) fn open_to_mount(image: &OsStr, how: &OpenOptions) -> Result<Opened, MountError> {
+    let how = OpenOptions { probe: Some(holds_ufs), ..*how };
+    let Some(inside) = snapshot::inside(image) else {
+        return Ok(ffs_device::open::open(bare(image), &how)?);
+    };
+    let how = OpenOptions { write: false, ..how };
+    let opened = ffs_device::open::open(&inside.image, &how)?;
+    snapshot::open(opened, inside).map_err(|failure| MountError::Inside(failure.text))
+}
+
+/// The image that `IMAGE:/` names.
+fn bare(image: &OsStr) -> OsString {
+    match place(image) {
+        Place::Image(inside) => inside.image,
+        Place::Host(_) => image.to_owned(),
+    }
+}
+
+fn options(write: bool) -> OpenOptions {
+    OpenOptions { write, probe: Some(holds_ufs), ..OpenOptions::default() }
 }
 
 fn noted(image: &OsStr, options: &OpenOptions) -> Result<Opened, OpenError> {
-    let opened = ffs_device::open::open(image, options)?;
+    let opened = ffs_device::open::open(bare(image), options)?;
     warn_of_notes(image, &opened);
     Ok(opened)
 }

@@ -1,4 +1,5 @@
-//! Path arguments: `IMAGE[@N]:/path` for a file in an image, or a path of the host.
+//! Path arguments: `IMAGE[@N]:/path` for a file in an image, or a path of the host. The path inside
+//! may lead through snapshots: see `snapshot`.
 //!
 //! # Invariants
 //! 1. `:/` separates the image from the path inside. The first `:/` that follows the name of an
@@ -94,8 +95,12 @@ pub(crate) fn names_partition(image: &OsStr) -> bool {
     short && fs::symlink_metadata(image).is_err()
 }
 
-/// The host's metadata of the file `image`, or of the disk `FILE` if `image` is `FILE@N`.
+/// The host's metadata of the file `image`, of the disk `FILE` if `image` is `FILE@N`, or of the
+/// image with the snapshot that it names.
 pub(crate) fn file_of(image: &OsStr) -> Option<fs::Metadata> {
+    if let Place::Image(inside) = place(image) {
+        return file_of(&inside.image);
+    }
     let bytes = image.as_bytes();
     let whole = || {
         let at = bytes.iter().rposition(|&byte| byte == b'@')?;

@@ -19,6 +19,8 @@ pub enum Operation {
     Flush,
     /// Discard a range.
     Discard,
+    /// Change the length of a file.
+    Resize,
 }
 
 impl fmt::Display for Operation {
@@ -29,6 +31,7 @@ impl fmt::Display for Operation {
             Operation::Write => "write",
             Operation::Flush => "flush",
             Operation::Discard => "discard",
+            Operation::Resize => "change the length",
         })
     }
 }

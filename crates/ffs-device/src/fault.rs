@@ -191,7 +191,7 @@ impl<D: BlockDevice> FaultInjector<D> {
             Operation::Write => counts.writes += 1,
             Operation::Flush => counts.flushes += 1,
             Operation::Discard => counts.discards += 1,
-            Operation::Open => {}
+            Operation::Open | Operation::Resize => {}
         }
         let mut fault = state.dead.then_some(Fault::Errno(EIO));
         for rule in state.rules.iter_mut().filter(|rule| rule.concerns(operation, offset, len)) {

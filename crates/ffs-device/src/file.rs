@@ -3,8 +3,8 @@
 //! The device of real images and disks.
 //!
 //! **Invariants.**
-//! 1. The size is determined once, at open. If a file shrinks later, reads fail; the file never
-//!    grows by this device.
+//! 1. The size is determined at open; only [`FileDevice::set_len`] changes it. If a file shrinks
+//!    otherwise, reads fail. A transfer never makes the file longer.
 //! 2. After a flush has failed, every later flush fails with the same error number. The kernel
 //!    reports a lost write only once, so a later success would be wrong.
 //! 3. The lock on the image is released only when the device is dropped.
@@ -16,7 +16,7 @@ use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use crate::error::{check_range, check_writable, total_len};
 use crate::lock::{self, LockError, LockMode, LockWait};
@@ -30,7 +30,7 @@ const MAX_BUFFERS: usize = 1024;
 pub struct FileDevice {
     name: Arc<str>,
     file: File,
-    len: u64,
+    len: AtomicU64,
     sector_size: u32,
     read_only: bool,
     /// Flushes are left to the system: see [`FileDevice::scratch`].
@@ -96,6 +96,7 @@ impl FileDevice {
         let sector_size = if kind.is_block_device() { logical_sector_size(&file) } else { 512 };
         let failed_flush = AtomicI32::new(0);
         let (scratch, exclusive) = (false, None);
+        let len = AtomicU64::new(len);
         Ok(Self { name, file, len, sector_size, read_only, scratch, exclusive, failed_flush })
     }
 
@@ -116,6 +117,18 @@ impl FileDevice {
         if mode == LockMode::Exclusive {
             self.exclusive = lock::open_exclusive(&self.file, path)?.filter(|_| exclusive);
         }
+        Ok(())
+    }
+
+    /// Makes the file longer, with zeros, or shorter. A block device has a fixed length.
+    ///
+    /// # Errors
+    /// `EROFS` if the device is open for reading, or the system's error.
+    pub fn set_len(&self, len: u64) -> Result<(), DeviceError> {
+        check_writable(&self.name, self.read_only, Operation::Resize, 0, 0)?;
+        let done = self.file.set_len(len);
+        done.map_err(|source| self.failed(Operation::Resize, 0, 0, source))?;
+        self.len.store(len, Ordering::Release);
         Ok(())
     }
 
@@ -177,7 +190,7 @@ fn punch_hole(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
 
 impl BlockDevice for FileDevice {
     fn len_bytes(&self) -> u64 {
-        self.len
+        self.len.load(Ordering::Acquire)
     }
 
     fn sector_size(&self) -> u32 {
@@ -194,7 +207,7 @@ impl BlockDevice for FileDevice {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let length = buf.len() as u64;
-        check_range(&self.name, self.len, Operation::Read, offset, length)?;
+        check_range(&self.name, self.len_bytes(), Operation::Read, offset, length)?;
         self.file
             .read_exact_at(buf, offset)
             .map_err(|source| self.failed(Operation::Read, offset, length, source))
@@ -206,7 +219,7 @@ impl BlockDevice for FileDevice {
         bufs: &mut [IoSliceMut<'_>],
     ) -> Result<(), DeviceError> {
         let length = total_len(bufs.iter().map(|buf| buf.len()));
-        check_range(&self.name, self.len, Operation::Read, offset, length)?;
+        check_range(&self.name, self.len_bytes(), Operation::Read, offset, length)?;
         let mut at = offset;
         for group in bufs.chunks_mut(MAX_BUFFERS) {
             let mut done = retry(|| rustix::io::preadv(&self.file, group, at))
@@ -226,7 +239,7 @@ impl BlockDevice for FileDevice {
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
         let length = buf.len() as u64;
         check_writable(&self.name, self.read_only, Operation::Write, offset, length)?;
-        check_range(&self.name, self.len, Operation::Write, offset, length)?;
+        check_range(&self.name, self.len_bytes(), Operation::Write, offset, length)?;
         self.file
             .write_all_at(buf, offset)
             .map_err(|source| self.failed(Operation::Write, offset, length, source))
@@ -235,7 +248,7 @@ impl BlockDevice for FileDevice {
     fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
         let length = total_len(bufs.iter().map(|buf| buf.len()));
         check_writable(&self.name, self.read_only, Operation::Write, offset, length)?;
-        check_range(&self.name, self.len, Operation::Write, offset, length)?;
+        check_range(&self.name, self.len_bytes(), Operation::Write, offset, length)?;
         let mut at = offset;
         for group in bufs.chunks(MAX_BUFFERS) {
             let mut done = retry(|| rustix::io::pwritev(&self.file, group, at))
@@ -270,7 +283,7 @@ impl BlockDevice for FileDevice {
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         check_writable(&self.name, self.read_only, Operation::Discard, offset, len)?;
-        check_range(&self.name, self.len, Operation::Discard, offset, len)?;
+        check_range(&self.name, self.len_bytes(), Operation::Discard, offset, len)?;
         if len == 0 {
             return Ok(());
         }
@@ -324,6 +337,18 @@ mod tests {
         let mut flat = vec![0; parts.concat().len()];
         device.read_at(100, &mut flat).unwrap();
         assert_eq!(flat, parts.concat());
+    }
+
+    #[test]
+    fn only_a_change_of_the_length_moves_the_end() {
+        let (dir, device) = device(1 << 20);
+        device.set_len(2 << 20).unwrap();
+        assert_eq!(device.len_bytes(), 2 << 20);
+        device.write_at((2 << 20) - 1, b"x").unwrap();
+        device.set_len(1 << 20).unwrap();
+        assert_eq!(device.write_at(1 << 20, b"x").unwrap_err().errno(), 22);
+        let reader = FileDevice::open(&dir.path().join("disk.img"), false).unwrap();
+        assert_eq!((reader.len_bytes(), reader.set_len(0).unwrap_err().errno()), (1 << 20, 30));
     }
 
     #[test]

@@ -70,6 +70,20 @@ impl Opened {
         }
     }
 
+    /// Makes a whole image file longer or shorter, under the lock that it has.
+    ///
+    /// # Errors
+    /// `EINVAL` for a partition; as [`FileDevice::set_len`].
+    pub fn set_len(&self, len: u64) -> Result<(), DeviceError> {
+        if self.partition.is_none() {
+            return self.disk.set_len(len);
+        }
+        let name = self.path.display().to_string().into();
+        let why = "a partition has the length that its table gives it";
+        let why = std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
+        Err(DeviceError::new(&name, crate::Operation::Resize, why))
+    }
+
     /// The range of the file system's device on the disk, bytes.
     #[must_use]
     pub fn range(&self) -> Range<u64> {

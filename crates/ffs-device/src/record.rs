@@ -207,7 +207,7 @@ impl<D: BlockDevice> Recorder<D> {
             }
             Operation::Flush => add(&all.flushes, 1),
             Operation::Discard => add(&all.discards, 1),
-            Operation::Open => {}
+            Operation::Open | Operation::Resize => {}
         }
     }
 

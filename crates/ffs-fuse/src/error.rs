@@ -11,6 +11,9 @@ pub enum MountError {
     /// The image cannot be opened, or another process has locked it.
     #[error("{}{}", .0, read_only_hint(.0))]
     Open(#[from] OpenError),
+    /// The volume inside the image cannot be opened. The text names it and the reason.
+    #[error("{0}")]
+    Inside(String),
     /// The image holds no file system that can be mounted.
     #[error("cannot mount {image}: {source}{}", advice(.source, .image))]
     FileSystem {

@@ -14,9 +14,8 @@
 use crate::daemon::mount_daemon;
 use crate::error::MountError;
 use crate::options::{Options, parse_options};
-use crate::serve::MountRequest;
+use crate::serve::{MountRequest, Opener};
 use crate::umount::{UnmountRequest, remount, unmount_and_wait};
-use ffs_device::partition::Probe;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -35,12 +34,12 @@ enum Call {
 /// before a mount begins.
 pub fn run_as_helper(
     arguments: impl IntoIterator<Item = OsString>,
-    probe: Option<Probe>,
+    opener: Option<Opener>,
     start_log: fn(&Options),
 ) -> Option<i32> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     Some(match recognise(&arguments)? {
-        Ok(call) => report(run(call, probe, start_log)),
+        Ok(call) => report(run(call, opener, start_log)),
         Err(words) => {
             eprintln!("ffs: {words}");
             USAGE
@@ -137,7 +136,7 @@ fn parse_umount(rest: &[OsString]) -> Result<Call, String> {
     Ok(Call::Umount(request))
 }
 
-fn run(call: Call, probe: Option<Probe>, start_log: fn(&Options)) -> Result<(), String> {
+fn run(call: Call, opener: Option<Opener>, start_log: fn(&Options)) -> Result<(), String> {
     match call {
         Call::Umount(request) => unmount_and_wait(&request).map_err(|e| e.to_string()),
         Call::Mount { image, dir, options, fake } => {
@@ -149,8 +148,9 @@ fn run(call: Call, probe: Option<Probe>, start_log: fn(&Options)) -> Result<(), 
                 return remount(&dir, options.core.read_only).map_err(|e| e.to_string());
             }
             start_log(&options);
-            let request =
-                MountRequest { options, probe, like_mount: true, ..MountRequest::new(image, dir) };
+            let request = MountRequest::new(image, dir);
+            let open = opener.unwrap_or(request.open);
+            let request = MountRequest { options, open, like_mount: true, ..request };
             let mounted = mount_daemon(&request).map_err(|e| e.to_string())?;
             for note in mounted.notes {
                 eprintln!("ffs: {note}");

@@ -63,5 +63,5 @@ pub use error::MountError;
 pub use helper::run_as_helper;
 pub use log::LogWriter;
 pub use options::{OptionError, Options, describe_options, parse_options};
-pub use serve::{MountRequest, Mounted, mount_foreground};
+pub use serve::{MountRequest, Mounted, Opener, mount_foreground};
 pub use umount::{UnmountRequest, remount, unmount_and_wait};

@@ -10,9 +10,8 @@ use crate::syncer::Syncer;
 use crate::wire::Device;
 use ffs_core::{Env, Ffs};
 use ffs_device::lock::LockWait;
-use ffs_device::open::{self, OpenOptions};
-use ffs_device::partition::Probe;
-use std::ffi::OsString;
+use ffs_device::open::{self, OpenOptions, Opened};
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,17 +19,20 @@ use std::time::Duration;
 /// the server has released it.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
+/// Opens the image of a mount. The result may be a volume inside the image, such as a snapshot.
+pub type Opener = fn(&OsStr, &OpenOptions) -> Result<Opened, MountError>;
+
 /// The parameters of a mount.
 #[derive(Clone, Debug)]
 pub struct MountRequest {
-    /// The image: `IMAGE` or `IMAGE@N`.
+    /// The image: `IMAGE` or `IMAGE@N`, or another name that `open` understands.
     pub image: OsString,
     /// The directory.
     pub mount_point: PathBuf,
     /// The mount options.
     pub options: Options,
-    /// Recognises file systems on partitions.
-    pub probe: Option<Probe>,
+    /// Opens the image.
+    pub open: Opener,
     /// Set-id bits and devices have effect unless the options forbid it: the default of mount(8).
     pub like_mount: bool,
 }
@@ -42,7 +44,7 @@ impl MountRequest {
             image: image.into(),
             mount_point: mount_point.into(),
             options: Options::default(),
-            probe: None,
+            open: |image, how| Ok(open::open(image, how)?),
             like_mount: false,
         }
     }
@@ -120,11 +122,10 @@ fn open_volume(
     let how = OpenOptions {
         write: !request.options.core.read_only,
         lock_wait: LockWait::UpTo(LOCK_WAIT),
-        probe: request.probe,
-        whole_disk: false,
         kernel_may_use: true,
+        ..OpenOptions::default()
     };
-    let opened = open::open(&request.image, &how)?;
+    let opened = (request.open)(&request.image, &how)?;
     let mut options = request.options.core.clone();
     options.mounted_on = kernel::display(mount_point);
     let fs = Ffs::mount(opened.device, &options, Env::system()).map_err(|source| {

@@ -43,6 +43,7 @@
 //! | [`journal`] | reading soft-updates journals |
 //! | [`growth`] | the mark of an unfinished growfs |
 //! | [`snapshot`] | the pointers and the block list of a snapshot file |
+//! | [`upkeep`] | what no part of ffs keeps right on a volume |
 //! | [`rdev`] | device numbers |
 //! | [`fields`] | the field tables of all structures |
 //! | [`hash`] | CRC-32C check hashes |
@@ -80,6 +81,7 @@ pub mod sbsearch;
 pub mod snapshot;
 pub mod superblock;
 pub mod units;
+pub mod upkeep;
 pub mod wire;
 
 pub use cg::{Cg, CgMut};

@@ -11,7 +11,7 @@ use std::ops::Range;
 use ffs_ondisk::cg::{self, CgMut};
 use ffs_ondisk::{CgNo, Csum, Geometry};
 
-use super::plan::Plan;
+use super::plan::GrowthPlan;
 use crate::newfs::group;
 use crate::{AdminError, Volume};
 
@@ -27,7 +27,7 @@ pub(super) struct Changed {
 }
 
 /// The blocks of all groups that growfs writes.
-pub(super) struct GroupBlocks {
+pub(super) struct GrownGroups {
     /// The old groups that change.
     pub(super) changed: Vec<Changed>,
     /// The new group with the summary area, if it moves there.
@@ -39,12 +39,16 @@ pub(super) struct GroupBlocks {
     ncg: u32,
 }
 
-impl GroupBlocks {
+impl GrownGroups {
     /// Builds the blocks.
     ///
     /// # Errors
     /// The device's, or the problem of an old group that would change.
-    pub(super) fn new(old: &Volume<'_>, plan: &Plan, now: i64) -> Result<GroupBlocks, AdminError> {
+    pub(super) fn new(
+        old: &Volume<'_>,
+        plan: &GrowthPlan,
+        now: i64,
+    ) -> Result<GrownGroups, AdminError> {
         let g = &plan.geo;
         let (first_new, ncg) = (old.geo.ncg, g.ncg);
         let mut which = BTreeSet::new();
@@ -60,7 +64,7 @@ impl GroupBlocks {
         }
         let changed =
             which.into_iter().map(|c| change(old, plan, c, now)).collect::<Result<_, _>>();
-        Ok(GroupBlocks {
+        Ok(GrownGroups {
             changed: changed?,
             with_csum,
             // Without new groups these two are not used.
@@ -124,7 +128,7 @@ fn new_group(g: &Geometry, c: CgNo, csum: Range<u32>, now: i64) -> GroupBlock {
 }
 
 /// The block of the old group `c` in the larger volume.
-fn change(old: &Volume<'_>, plan: &Plan, c: CgNo, now: i64) -> Result<Changed, AdminError> {
+fn change(old: &Volume<'_>, plan: &GrowthPlan, c: CgNo, now: i64) -> Result<Changed, AdminError> {
     let g = &plan.geo;
     let mut block = old.read_cg(c)?;
     cg::validate(&old.geo, c, &block)?;

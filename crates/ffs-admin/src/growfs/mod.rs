@@ -10,7 +10,8 @@
 //! | `undo` | the undo log and the mark of an unfinished growfs |
 //!
 //! **Invariants.**
-//! 1. Nothing is written before the whole plan has been validated by the checks of the format.
+//! 1. Nothing is written before the whole plan has been validated by the checks of the format, and
+//!    the end of the new volume could be read and written.
 //! 2. The device has, at every moment, the old volume, the new one, or the mark of an unfinished
 //!    growfs with an undo log that leads back to the old one. Each step ends with a flush:
 //!    1. New groups, the new summary area and the undo log are written. They are beyond the end of
@@ -21,7 +22,8 @@
 //!    4. The mark is removed: the new superblock is in force.
 //! 3. A run that finds the mark first restores the old volume, then grows it anew. So it may be
 //!    interrupted again, and may have another size as its target.
-//! 4. The content of files and directories is neither read nor written.
+//! 4. The caller can interrupt step 1 only, which leaves the old volume.
+//! 5. The content of files and directories is neither read nor written.
 
 mod groups;
 mod plan;
@@ -29,17 +31,22 @@ mod plan;
 mod tests;
 mod undo;
 
+use std::ops::ControlFlow;
+
 use ffs_device::{BlockDevice, Clock, Rng};
-use ffs_ondisk::foreign::NetBsd;
 use ffs_ondisk::sbsearch::{FsRecovery, RECOVERY_OFFSET, Source};
-use ffs_ondisk::superblock::FsFlags;
-use ffs_ondisk::{CgNo, Csum, Format};
+use ffs_ondisk::superblock::{FsFlags, SBLOCKSEARCH};
+use ffs_ondisk::upkeep::NotKept;
+use ffs_ondisk::{CgNo, Csum, Format, FragNo, Geometry};
 
 use crate::newfs::gennumbers::GenNumbers;
 use crate::newfs::groupwriter::{GroupWriter, PIECE, UnusedSpace};
 use crate::{AdminError, Volume};
-use groups::GroupBlocks;
-use plan::Plan;
+use groups::GrownGroups;
+use plan::GrowthPlan;
+
+/// Called with the number of new groups done and the number of new groups; a break ends the growth.
+pub type Progress<'p> = dyn FnMut(u32, u32) -> ControlFlow<()> + 'p;
 
 /// Options of [`growfs`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,8 +72,8 @@ pub struct GrowfsReport {
     pub new_groups: u32,
     /// Bytes of a fragment.
     pub fragment_size: u32,
-    /// Locations of the new backup superblocks in 512-byte sectors, as for `fsck -b`.
-    pub new_backups: Vec<u64>,
+    /// The new backup superblocks.
+    pub new_backups: Backups,
     /// Whether the device had the mark of an unfinished growfs, so that the old volume was restored
     /// first.
     pub resumed: bool,
@@ -74,19 +81,51 @@ pub struct GrowfsReport {
     pub notes: Vec<String>,
 }
 
+/// The backup superblocks of the new groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backups {
+    geo: Geometry,
+    first: u32,
+}
+
+impl Backups {
+    /// Their locations in 512-byte sectors, as for `fsck -b`.
+    pub fn sectors(&self) -> impl ExactSizeIterator<Item = u64> + use<> {
+        let Backups { geo, first } = *self;
+        (first..geo.ncg).map(move |c| geo.frag_to_byte(geo.cgsblock(CgNo(c))) / 512)
+    }
+}
+
+impl serde::Serialize for Backups {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.sectors())
+    }
+}
+
+/// Whether the device has the mark of an unfinished growfs: the next run restores the old volume
+/// first.
+///
+/// # Errors
+/// The device's.
+pub fn is_unfinished(dev: &dyn BlockDevice) -> Result<bool, AdminError> {
+    Ok(undo::find(dev)?.is_some())
+}
+
 /// Enlarges the volume on `dev`; calls `progress` with the number of new groups done and the number
-/// of new groups. The caller ensures that it is not mounted.
+/// of new groups. If it breaks, the volume stays as it was. The caller ensures that it is not
+/// mounted.
 ///
 /// # Errors
 /// [`AdminError::Size`] for a size that the volume cannot have, [`AdminError::Refused`] for a
 /// volume that must not be changed now, both before any write except the restoration of the old
-/// volume after an unfinished growfs; the problem of the volume; the device's.
+/// volume after an unfinished growfs; [`AdminError::Interrupted`]; the problem of the volume; the
+/// device's.
 pub fn growfs(
     dev: &dyn BlockDevice,
     opts: &GrowfsOptions,
     clock: &dyn Clock,
     rng: &dyn Rng,
-    progress: &mut dyn FnMut(u32, u32),
+    progress: &mut Progress<'_>,
 ) -> Result<GrowfsReport, AdminError> {
     let unfinished = undo::find(dev)?;
     if let Some(unfinished) = &unfinished {
@@ -101,9 +140,10 @@ pub fn growfs(
     let now = clock.now().secs;
     let longer = opts.device_bytes.filter(|_| opts.dry_run).unwrap_or(0);
     let device_bytes = dev.len_bytes().max(longer);
-    let mut plan = Plan::new(&old, opts.size.unwrap_or(device_bytes), device_bytes, now)?;
-    let groups = GroupBlocks::new(&old, &plan, now)?;
+    let mut plan = GrowthPlan::new(&old, opts.size.unwrap_or(device_bytes), device_bytes, now)?;
+    let groups = GrownGroups::new(&old, &plan, now)?;
     plan.sb.set_cstotal(groups.totals(old.sb.cstotal()));
+    refuse_if_found_elsewhere(&old, &plan.geo)?;
     let report = GrowfsReport { resumed: unfinished.is_some(), ..plan.report(&old) };
     if opts.dry_run {
         return Ok(report);
@@ -115,6 +155,7 @@ pub fn growfs(
         groups = report.new_groups,
         "enlarging a volume"
     );
+    probe_end(dev, report.new_bytes)?;
     Growth { old, plan, groups }.write(rng, progress)?;
     Ok(report)
 }
@@ -131,18 +172,15 @@ fn refuse(old: &Volume<'_>) -> Result<(), AdminError> {
     if old.sb.f.snapinum.iter().any(|&ino| ino != 0) {
         return refused("the volume has snapshots, which record its size: remove them first");
     }
-    if old.sb.netbsd != NetBsd::default() {
-        return refused("the volume has a journal or quotas of NetBSD, which record places on it");
-    }
-    if old.sb.flags().contains(FsFlags::GJOURNAL) {
-        return refused("the volume is on a gjournal provider, whose journal may be at its end");
+    if let Some(not_kept) = NotKept::of(&old.sb, &old.geo) {
+        return Err(AdminError::Refused(format!("the volume cannot grow: {not_kept}")));
     }
     if old.sb.f.sujfree != 0 {
         return refused("the volume has unlinked files in its journal's list: run fsck first");
     }
     let rotated = old.geo.cgoffset > 0 && old.geo.cgmask_not != 0;
     let cylinders = old.geo.format == Format::Ufs1 && old.geo.old_cpg != 1;
-    if old.sb.old_layout || rotated || cylinders {
+    if rotated || cylinders {
         return refused(
             "the volume was made before FreeBSD 5, and its groups are measured in cylinders: copy \
              its content to a new volume",
@@ -151,15 +189,43 @@ fn refuse(old: &Volume<'_>) -> Result<(), AdminError> {
     Ok(())
 }
 
+/// Fails if another system would find a backup superblock where it searches for the standard one:
+/// it would use the volume in spite of the mark. BSD accepts any UFS1 superblock there, such as the
+/// backup of group 0 with blocks of 64 KiB.
+fn refuse_if_found_elsewhere(old: &Volume<'_>, new: &Geometry) -> Result<(), AdminError> {
+    let is_backup = |at: u64| {
+        let c = new.dtog(FragNo(at / u64::from(new.fsize)));
+        c.0 < new.ncg && new.frag_to_byte(new.cgsblock(c)) == at
+    };
+    let others = SBLOCKSEARCH.into_iter().filter(|&at| at != old.sb.location);
+    match others.filter(|_| new.format == Format::Ufs1).find(|&at| is_backup(at)) {
+        None => Ok(()),
+        Some(at) => Err(AdminError::Refused(format!(
+            "a backup superblock is at byte {at}, where BSD would find it if the growth were \
+             interrupted: copy the content to a new volume"
+        ))),
+    }
+}
+
+/// Fails unless the last sector before byte `end`, beyond the old volume, can be read and written.
+/// A size that a device reports is not always there.
+fn probe_end(dev: &dyn BlockDevice, end: u64) -> Result<(), AdminError> {
+    let mut sector = vec![0; dev.sector_size() as usize];
+    let at = end.saturating_sub(sector.len() as u64);
+    dev.read_at(at, &mut sector)?;
+    dev.write_at(at, &sector)?;
+    Ok(dev.flush()?)
+}
+
 /// An enlargement that is ready to be written.
 struct Growth<'d> {
     old: Volume<'d>,
-    plan: Plan,
-    groups: GroupBlocks,
+    plan: GrowthPlan,
+    groups: GrownGroups,
 }
 
 impl Growth<'_> {
-    fn write(&self, rng: &dyn Rng, progress: &mut dyn FnMut(u32, u32)) -> Result<(), AdminError> {
+    fn write(&self, rng: &dyn Rng, progress: &mut Progress<'_>) -> Result<(), AdminError> {
         let dev = self.old.device();
         self.write_new_groups(rng, progress)?;
         self.write_new_csums()?;
@@ -188,7 +254,7 @@ impl Growth<'_> {
     fn write_new_groups(
         &self,
         rng: &dyn Rng,
-        progress: &mut dyn FnMut(u32, u32),
+        progress: &mut Progress<'_>,
     ) -> Result<(), AdminError> {
         let (dev, g, numbers) = (self.old.device(), self.plan.geo, GenNumbers::Random(rng));
         let mut writer = GroupWriter::new(dev, g, &self.plan.sb, numbers, UnusedSpace::Zeros);
@@ -197,7 +263,9 @@ impl Growth<'_> {
         for (done, c) in (1..).zip(new) {
             writer.write_group(c, &self.groups.of(c).0)?;
             writer.write_remaining_inodes(c)?;
-            progress(done, all);
+            if progress(done, all).is_break() {
+                return Err(AdminError::Interrupted);
+            }
         }
         Ok(())
     }

@@ -1,18 +1,18 @@
 //! The superblock of the larger volume, and the place of the undo log.
 //!
 //! **Invariants.**
-//! 1. The superblock of a [`Plan`] passes the checks of the format for the device.
+//! 1. The superblock of a [`GrowthPlan`] passes the checks of the format for the device.
 //! 2. The undo log is beyond the end of the old volume, in fragments that are free in the new one.
 //!    Its content stays there afterwards.
 
 use ffs_ondisk::{CgNo, Format, FragNo, Geometry, Superblock, sbcheck};
 
-use super::GrowfsReport;
 use super::undo::UndoLog;
+use super::{Backups, GrowfsReport};
 use crate::{AdminError, Volume};
 
 /// The larger volume, without its totals.
-pub(super) struct Plan {
+pub(super) struct GrowthPlan {
     pub(super) sb: Superblock,
     pub(super) geo: Geometry,
     /// Byte offset of the undo log.
@@ -20,7 +20,7 @@ pub(super) struct Plan {
     notes: Vec<String>,
 }
 
-impl Plan {
+impl GrowthPlan {
     /// Plans the growth of `old` to `bytes` on a device of `device_bytes`; `now` in seconds.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl Plan {
         bytes: u64,
         device_bytes: u64,
         now: i64,
-    ) -> Result<Plan, AdminError> {
+    ) -> Result<GrowthPlan, AdminError> {
         let mut notes = Vec::new();
         let size = new_size(old, bytes, device_bytes, &mut notes)?;
         let mut sb = old.sb.clone();
@@ -42,7 +42,7 @@ impl Plan {
             place_csum(&mut sb, old, size)?;
         }
         let geo = sbcheck::geometry_ignoring_hash(&sb, Some(device_bytes)).map_err(refused)?;
-        let mut plan = Plan { sb, geo, log_at: 0, notes };
+        let mut plan = GrowthPlan { sb, geo, log_at: 0, notes };
         plan.log_at = plan.place_log(old)?;
         Ok(plan)
     }
@@ -83,14 +83,13 @@ impl Plan {
     /// The report of this plan.
     pub(super) fn report(&self, old: &Volume<'_>) -> GrowfsReport {
         let (g, fsize) = (&self.geo, u64::from(self.geo.fsize));
-        let backup = |c| g.frag_to_byte(g.cgsblock(CgNo(c))) / 512;
         GrowfsReport {
             old_bytes: old.geo.size * fsize,
             new_bytes: g.size * fsize,
             old_groups: old.geo.ncg,
             new_groups: g.ncg,
             fragment_size: g.fsize,
-            new_backups: (old.geo.ncg..g.ncg).map(backup).collect(),
+            new_backups: Backups { geo: *g, first: old.geo.ncg },
             resumed: false,
             notes: self.notes.clone(),
         }

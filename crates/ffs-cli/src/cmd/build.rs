@@ -24,6 +24,7 @@ use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, human};
 use crate::progress::Progress;
 use crate::session::open_with;
+use crate::session::snapshot;
 use crate::signals;
 use crate::spec::names_partition;
 
@@ -236,6 +237,9 @@ fn standard_input(size: Option<u64>) -> Result<Tree, Failure> {
 
 /// The device to fill, if the image is a block device or a partition.
 fn device_to_fill(args: &Args) -> Result<Option<Arc<dyn BlockDevice>>, Failure> {
+    if let Some(inside) = snapshot::inside(&args.image) {
+        return Err(snapshot::refusal(&inside));
+    }
     let name = show(args.image.as_bytes());
     let found = fs::metadata(&args.image);
     let device = found.as_ref().is_ok_and(|found| found.file_type().is_block_device());

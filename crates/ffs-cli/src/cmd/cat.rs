@@ -10,6 +10,7 @@ use crate::fail::{Failure, Outcome};
 use crate::namei::Last;
 use crate::output;
 use crate::session::Session;
+use crate::session::snapshot::AtEnd;
 use crate::spec::image_path;
 use bsdffs::copy::READ_SIZE;
 
@@ -35,8 +36,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::stdout();
     for arg in &args.paths {
-        let spec = image_path(arg)?;
-        let session = Session::read(&spec.image)?;
+        let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::File)?;
         match write(&session, &spec.path, &mut out) {
             Ok(()) => {}
             // The reader closed the pipe: the command ends without a message.

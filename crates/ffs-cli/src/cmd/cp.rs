@@ -1,12 +1,13 @@
 //! `ffs cp`.
 
 mod stream;
+mod target;
 
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bsdffs::copy::{
     CopyOptions, CopyReport, Entry, Existing, FileId, HostSink, HostSource, HostSourceOptions,
@@ -19,12 +20,14 @@ use crate::bsd;
 use crate::copying::{CopyProgress, warn_of_losses};
 use crate::fail::{Failure, Outcome};
 use crate::mode::umask;
-use crate::namei::{Last, namei};
+use crate::namei::Last;
 use crate::progress::Progress;
+use crate::session::snapshot::AtEnd;
 use crate::session::{Beside, Session};
 use crate::spec::{ImagePath, Place, place};
 use crate::{output, signals};
 use stream::StreamSink;
+use target::Target;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -35,6 +38,7 @@ pub(crate) const DOC: Doc = Doc {
         ("ffs cp -a disk.img@2:/home /backup", "a tree out, with everything"),
         ("ffs cp -a site/. disk.img:/usr/local/www", "what is in a directory, in"),
         ("ffs cp -a old.img:/. new.img:/", "from image to image"),
+        ("ffs cp disk.img:/.snap/monday:/etc/rc.conf .", "a file out of a snapshot"),
         ("ffs cp disk.img:/boot/kernel.gz /dev/stdout | gunzip", "to a pipe"),
     ],
     exit: EXIT,
@@ -163,32 +167,6 @@ struct Job<'a> {
     done: Vec<CopyReport>,
 }
 
-/// Where copies go, below the directory that is open in a sink.
-#[derive(Default)]
-struct Target {
-    /// The name there, unless each copy keeps its own.
-    name: Option<Vec<u8>>,
-    /// The name was written with a slash at its end: only a directory can have it.
-    slash: Option<String>,
-}
-
-impl Target {
-    /// The path below the sink for a source called `name`.
-    fn path(&self, name: Option<Vec<u8>>) -> Vec<u8> {
-        self.name.clone().or(name).unwrap_or_default()
-    }
-
-    /// Fails for a source that is not a directory, if the name is for one.
-    fn takes(&self, directory: bool) -> Result<(), Failure> {
-        match &self.slash {
-            Some(shown) if !directory => {
-                Err(Failure::new(shown, "is not a directory").hint("make it first"))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
 impl Job<'_> {
     fn into_image(mut self, from: &[Place], to: &ImagePath) -> Result<Vec<CopyReport>, Failure> {
         signals::listen();
@@ -205,20 +183,24 @@ impl Job<'_> {
         to: &ImagePath,
         session: &Session,
     ) -> Result<(), Failure> {
-        let (dir, target) = self.image_target(session, to, from.len() > 1)?;
+        let (dir, target) =
+            Target::in_image(session, to, self.args.no_target_directory, from.len() > 1)?;
         let mut sink = ImageSink::new(session.image_ref(), dir.clone(), self.options);
         for source in from {
             match source {
                 Place::Host(path) => self.host(path, &target, &mut sink)?,
                 Place::Image(path) if path.image == to.image => {
-                    self.image(session, path, &target, Some(&dir), &mut sink)?;
+                    self.same_image(session, path, &target, &dir, &mut sink)?;
                 }
                 Place::Image(path) => match session.beside(&path.image) {
                     Ok(Beside::Same) => {
-                        self.image(session, path, &target, Some(&dir), &mut sink)?;
+                        self.same_image(session, path, &target, &dir, &mut sink)?;
                     }
                     Ok(Beside::Partition(other)) => {
-                        self.from(*other, path, &target, &mut sink)?;
+                        match other.through(path.clone(), AtEnd::File) {
+                            Ok((other, path)) => self.from(other, &path, &target, &mut sink)?,
+                            Err(failure) => refuse(failure)?,
+                        }
                     }
                     Ok(Beside::No) => self.other_image(path, &target, &mut sink)?,
                     Err(failure) => refuse(failure)?,
@@ -242,7 +224,7 @@ impl Job<'_> {
             return Ok(self.done);
         }
         signals::listen();
-        let (dir, target) = self.host_target(to, from.len() > 1)?;
+        let (dir, target) = Target::on_host(to, self.args.no_target_directory, from.len() > 1)?;
         let images = images.iter().map(FileId::from).collect();
         let mut sink = HostSink::new(&dir, self.options, images)?;
         let copied = self.each_onto(from, &target, &mut sink);
@@ -270,8 +252,29 @@ impl Job<'_> {
         target: &Target,
         sink: &mut dyn Sink,
     ) -> Result<(), Failure> {
-        match Session::read(&from.image) {
-            Ok(session) => self.from(session, from, target, sink),
+        match Session::read_at(from, AtEnd::File) {
+            Ok((session, from)) => self.from(session, &from, target, sink),
+            Err(failure) => refuse(failure),
+        }
+    }
+
+    /// Copies a tree of the image that is copied to, or of a snapshot in it.
+    fn same_image(
+        &mut self,
+        session: &Session,
+        from: &ImagePath,
+        target: &Target,
+        dir: &Vnode,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Failure> {
+        let snapshot = session.snapshot_at(from, AtEnd::File).and_then(|found| {
+            found
+                .map(|(device, rest)| Session::on(&rest.image, device)?.through(rest, AtEnd::File))
+                .transpose()
+        });
+        match snapshot {
+            Ok(Some((inside, from))) => self.from(inside, &from, target, sink),
+            Ok(None) => self.image(session, from, target, Some(dir), sink),
             Err(failure) => refuse(failure),
         }
     }
@@ -361,46 +364,6 @@ impl Job<'_> {
     fn transfer(&mut self, source: impl Source, sink: &mut dyn Sink) -> Result<(), Failure> {
         self.done.push(transfer(source, sink, &mut self.progress)?);
         Ok(())
-    }
-
-    fn image_target(
-        &self,
-        session: &Session,
-        to: &ImagePath,
-        several: bool,
-    ) -> Result<(Vnode, Target), Failure> {
-        if !self.args.no_target_directory || crate::namei::basename(&to.path).is_none() {
-            match namei(&session.ffs, &session.cred, &to.path, Last::Follow) {
-                Ok(dir) if session.ffs.getattr(&dir).kind == FileType::Directory => {
-                    return Ok((dir, Target::default()));
-                }
-                Ok(_) if !several => {}
-                Ok(_) => return Err(session.failed(&to.path, ffs_core::Error::NotDirectory)),
-                Err(error) if error.is_not_found() && !several => {}
-                Err(error) => return Err(session.failed(&to.path, error)),
-            }
-        }
-        let (dir, name) = session.find_parent(&to.path)?;
-        let slash = to.path.ends_with(b"/").then(|| to.to_string());
-        Ok((dir, Target { name: Some(name), slash }))
-    }
-
-    fn host_target(&self, to: &Path, several: bool) -> Result<(PathBuf, Target), Failure> {
-        let is_dir = to.is_dir();
-        if is_dir && !self.args.no_target_directory {
-            return Ok((to.to_owned(), Target::default()));
-        }
-        let slash = to.as_os_str().as_bytes().ends_with(b"/");
-        if several || (slash && fs::symlink_metadata(to).is_ok() && !is_dir) {
-            return Err(Failure::new(to.display(), "is not a directory").hint("make it first"));
-        }
-        let Some(name) = to.file_name() else {
-            return Err(Failure::new(to.display(), "does not end in a name"));
-        };
-        let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let parent = parent.map_or_else(|| PathBuf::from("."), Path::to_owned);
-        let slash = slash.then(|| to.display().to_string());
-        Ok((parent, Target { name: Some(name.as_bytes().to_vec()), slash }))
     }
 }
 

@@ -11,6 +11,7 @@ use super::{Doc, EXIT};
 use crate::fail::{Outcome, show};
 use crate::output::{self, human};
 use crate::session::Session;
+use crate::session::snapshot::AtEnd;
 use crate::spec::image_path;
 
 pub(crate) const DOC: Doc = Doc {
@@ -51,8 +52,7 @@ struct Line {
 pub(crate) fn run(args: Args) -> Outcome {
     let mut lines = Vec::new();
     for arg in &args.images {
-        let spec = image_path(arg)?;
-        let session = Session::read(&spec.image)?;
+        let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::Root)?;
         let (s, g) = (session.ffs.statfs(), session.ffs.geometry());
         let unit = u64::from(s.fsize);
         lines.push(Line {

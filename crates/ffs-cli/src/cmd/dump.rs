@@ -20,6 +20,7 @@ use crate::bsd;
 use crate::fail::{Failure, Outcome, show};
 use crate::mode::umask;
 use crate::progress::Progress;
+use crate::session::snapshot;
 use crate::session::{self, Session};
 use crate::{output, signals, spec};
 use dumpdates::DumpDates;
@@ -245,7 +246,7 @@ fn dump(
     };
     let options = DumpOptions {
         level,
-        date: super::build::source_date_epoch()?.unwrap_or_else(now),
+        date: date(args, name, device)?,
         ddate: base.map_or(0, |(date, _)| date),
         honor_level: args.honor_level,
         ntrec: args.blocksize,
@@ -303,6 +304,17 @@ fn finish(args: &Args, name: &str, report: &DumpReport) -> Result<(), Failure> {
         output::note(format!("the dump is not complete: {problems}{record}"));
     }
     Ok(())
+}
+
+/// The date of the dump: what changes from then on is for the next level. For a snapshot it is the
+/// moment that the snapshot shows.
+fn date(args: &Args, name: &str, device: &dyn ffs_device::BlockDevice) -> Result<i64, Failure> {
+    let date = super::build::source_date_epoch()?.unwrap_or_else(now);
+    if snapshot::inside(&args.image).is_none() {
+        return Ok(date);
+    }
+    let volume = ffs_admin::Volume::open(device).map_err(|error| Failure::admin(name, &error))?;
+    Ok(date.min(volume.sb.f.time))
 }
 
 fn now() -> i64 {

@@ -197,13 +197,8 @@ fn decide(args: &Args, image: &OsString) -> Result<u8, Failure> {
 }
 
 fn check(args: &Args, image: &OsString, name: &str) -> Result<FsckReport, Failure> {
-    let opened = session::try_open(image, !args.no).map_err(|error| {
-        let failure = Failure::plain(&error).code(exit::ERROR);
-        match error.may_be_readable() {
-            true => failure.hint("or check without changes: ffs fsck -n"),
-            false => failure,
-        }
-    })?;
+    let opened = session::try_open(image, !args.no, "or check without changes: ffs fsck -n")
+        .map_err(|failure| failure.code(exit::ERROR))?;
     let mut rounds = if args.restart { 10 } else { 1 };
     loop {
         let mut progress = Progress::items(name, None);

@@ -1,17 +1,17 @@
 //! `ffs growfs`.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 
 use ffs_admin::growfs::{self, GrowfsOptions, GrowfsReport};
-use ffs_admin::{Volume, counted};
+use ffs_admin::{AdminError, Volume, counted};
 use ffs_device::{BlockDevice, Opened, SplitMix64, SystemClock, host_words};
 
 use super::Doc;
 use crate::bsd;
-use crate::fail::{Failure, Outcome, show};
+use crate::fail::{Failure, INTERRUPTED, Outcome, show};
 use crate::progress::Progress;
 use crate::{output, session, signals};
 
@@ -24,6 +24,7 @@ pub(crate) const DOC: Doc = Doc {
     exit: &[
         ("0", "the file system is larger, or -N showed the result"),
         ("1", "it is not; the reason is on standard error"),
+        ("130", "interrupted by a signal; the file system is as it was"),
     ],
     see_also: &["ffs-newfs(8)", "ffs-tunefs(8)", "ffs-fsck(8)", "ffs-dumpfs(8)"],
     section: "8",
@@ -33,9 +34,10 @@ pub(crate) const DOC: Doc = Doc {
 /// Enlarge a file system that is not mounted.
 ///
 /// The file system grows to the size of its partition, device or image, or to that of -s. With -s a
-/// plain image file is made longer first. Files are not touched. After an interruption run growfs
-/// again: the size is one of the two, or the next run restores the old volume and enlarges it
-/// again. The volume must be clean, and must not have snapshots.
+/// plain image file is made longer first. Files are not touched. SIGINT while new groups are
+/// written leaves the volume as it was. After another interruption run growfs again: the size is
+/// one of the two, or the next run restores the old volume and enlarges it again. The volume must
+/// be clean, and must not have snapshots.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// IMAGE[@N]: a file or a block device
@@ -50,6 +52,9 @@ pub(crate) struct Args {
     /// Do not prompt
     #[arg(short = 'y')]
     yes: bool,
+    /// Without effect, as in BSD's growfs
+    #[arg(short = 'v', hide = true)]
+    verbose: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -57,29 +62,43 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let name = show(args.image.as_bytes());
-    let report = if args.dry_run { dry_run(&args, &name) } else { grow(&args, &name) }?;
+    let report = if args.dry_run { show_result(&args, &name) } else { grow(&args, &name) }?;
     print_report(&args, &name, &report)?;
     Ok(0)
 }
 
 /// The result of a growth, without a write.
-fn dry_run(args: &Args, name: &str) -> Result<GrowfsReport, Failure> {
+fn show_result(args: &Args, name: &str) -> Result<GrowfsReport, Failure> {
     let opened = session::open(&args.image, false)?;
-    let device_bytes = args.size.filter(|_| is_plain_file(&opened));
+    dry_run(args, &opened, name)
+}
+
+fn dry_run(args: &Args, opened: &Opened, name: &str) -> Result<GrowfsReport, Failure> {
+    let device_bytes = args.size.filter(|_| is_plain_file(opened));
     let options = GrowfsOptions { size: args.size, dry_run: true, device_bytes };
     call(&*opened.device, options, name)
 }
 
+/// Enlarges the volume. The image stays locked from the first look to the last write.
 fn grow(args: &Args, name: &str) -> Result<GrowfsReport, Failure> {
     signals::listen();
-    let old_len = lengthen(args, name)?;
-    let result = confirm(args, name).and_then(|()| {
-        let opened = session::open(&args.image, true)?;
-        let options = GrowfsOptions { size: args.size, ..GrowfsOptions::default() };
-        call(&*opened.device, options, name)
-    });
-    if let (Err(_), Some(old_len)) = (&result, old_len) {
-        shorten(args, old_len);
+    let opened = session::open(&args.image, true)?;
+    // An unfinished growfs is completed without a question: the volume cannot be used before.
+    let unfinished = growfs::is_unfinished(&*opened.device);
+    if !unfinished.map_err(|error| Failure::admin(name, &error))? {
+        confirm(args, name, &dry_run(args, &opened, name)?)?;
+    }
+    let old_len = opened.device.len_bytes();
+    let longer = args.size.filter(|&size| size > old_len && is_plain_file(&opened));
+    if let Some(size) = longer {
+        opened.set_len(size).map_err(|error| {
+            Failure::new(name, format!("cannot be made longer: {}", host_words(&error.source)))
+        })?;
+    }
+    let options = GrowfsOptions { size: args.size, ..GrowfsOptions::default() };
+    let result = call(&*opened.device, options, name);
+    if result.is_err() && longer.is_some() {
+        shorten(&opened, old_len);
     }
     result
 }
@@ -90,36 +109,24 @@ fn call(
     name: &str,
 ) -> Result<GrowfsReport, Failure> {
     let mut progress = Progress::items("groups", None);
-    let mut each = |done: u32, all: u32| progress.set(done.into(), Some(all.into()));
+    let mut each = |done: u32, all: u32| {
+        progress.set(done.into(), Some(all.into()));
+        if signals::interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
     let (clock, rng) = (SystemClock, SplitMix64::from_system());
     let report = growfs::growfs(device, &options, &clock, &rng, &mut each);
-    report.map_err(|error| Failure::admin(name, &error))
-}
-
-/// Makes a plain image file as long as -s. Returns its length before, if it was shorter.
-fn lengthen(args: &Args, name: &str) -> Result<Option<u64>, Failure> {
-    let Some(size) = args.size else { return Ok(None) };
-    // The lock shows that nothing uses the image.
-    let opened = session::open(&args.image, true)?;
-    let len = opened.device.len_bytes();
-    if size <= len || !is_plain_file(&opened) {
-        return Ok(None);
-    }
-    let file = File::options().write(true).open(&opened.path);
-    file.and_then(|file| file.set_len(size)).map_err(|error| {
-        Failure::new(name, format!("cannot be made longer: {}", host_words(&error)))
-    })?;
-    Ok(Some(len))
+    report.map_err(|error| match error {
+        AdminError::Interrupted => Failure::new(name, error).code(INTERRUPTED),
+        error => Failure::admin(name, &error),
+    })
 }
 
 /// Gives the image file its old length again, if the volume still ends before that.
-fn shorten(args: &Args, old_len: u64) {
-    let Ok(opened) = session::open(&args.image, true) else { return };
+fn shorten(opened: &Opened, old_len: u64) {
     let volume = Volume::open(&*opened.device);
     if volume.is_ok_and(|v| v.geo.size * u64::from(v.geo.fsize) <= old_len) {
         // The image stays valid if this fails.
-        let file = File::options().write(true).open(&opened.path);
-        let _ = file.and_then(|file| file.set_len(old_len));
+        let _ = opened.set_len(old_len);
     }
 }
 
@@ -130,13 +137,10 @@ fn is_plain_file(opened: &Opened) -> bool {
 }
 
 /// Prompts on a terminal, as BSD's growfs does.
-fn confirm(args: &Args, name: &str) -> Result<(), Failure> {
+fn confirm(args: &Args, name: &str, report: &GrowfsReport) -> Result<(), Failure> {
     if args.yes || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(());
     }
-    // After an unfinished growfs, and for an impossible size, there is nothing to ask: the growth
-    // restores the volume, or reports the reason.
-    let Ok(report) = dry_run(args, name) else { return Ok(()) };
     let (old, new) = (size_text(report.old_bytes), size_text(report.new_bytes));
     // If the prompt cannot be written, the answer counts as no.
     let _ = write!(io::stderr(), "OK to grow {name} from {old} to {new}? [yes/no] ");
@@ -165,8 +169,9 @@ fn print_report(args: &Args, name: &str, report: &GrowfsReport) -> Result<(), Fa
     let (old, new) = (size_text(*old_bytes), size_text(*new_bytes));
     let groups = counted(u64::from(*new_groups), "cylinder group");
     writeln!(out, "{name}: {old} -> {new}, {old_groups} -> {groups}")?;
-    if !report.new_backups.is_empty() {
-        bsd::write_backups(&mut out, report.new_backups.iter().copied())?;
+    let backups = report.new_backups.sectors();
+    if backups.len() > 0 {
+        bsd::write_backups(&mut out, backups)?;
     }
     out.flush()?;
     Ok(())

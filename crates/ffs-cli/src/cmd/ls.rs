@@ -13,6 +13,7 @@ use crate::fail::{Failure, Outcome, show};
 use crate::namei::{Last, join};
 use crate::output::{self, JsonAttr, JsonName};
 use crate::session::Session;
+use crate::session::snapshot::AtEnd;
 use crate::spec::image_path;
 
 pub(crate) const DOC: Doc = Doc {
@@ -111,8 +112,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::stdout();
     let mut json = Vec::new();
     for (number, arg) in args.paths.iter().enumerate() {
-        let spec = image_path(arg)?;
-        let session = Session::read(&spec.image)?;
+        let end = if args.directory { AtEnd::File } else { AtEnd::Root };
+        let (session, spec) = Session::read_at(&image_path(arg)?, end)?;
         let mut list = List { args: &args, session: &session, out: &mut out, json: &mut json };
         let result = list.argument(&spec.path, number);
         session.finish_with(result)?;

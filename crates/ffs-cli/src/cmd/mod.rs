@@ -24,6 +24,7 @@ pub(crate) mod mv;
 pub(crate) mod newfs;
 pub(crate) mod restore;
 pub(crate) mod rm;
+pub(crate) mod snapshot;
 pub(crate) mod stat;
 pub(crate) mod sysctl;
 pub(crate) mod tree;

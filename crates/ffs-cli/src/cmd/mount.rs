@@ -9,6 +9,7 @@ use ffs_fuse::{MountError, MountRequest, mount_daemon, mount_foreground, parse_o
 
 use super::Doc;
 use crate::fail::{Failure, Outcome, show};
+use crate::session::snapshot;
 use crate::{log, output, session};
 
 /// mount(8): failure.
@@ -18,6 +19,7 @@ pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs mount disk.img /mnt", "read-write; returns when mounted"),
         ("ffs mount -o ro disk.img@2 /mnt", "read-only, partition 2"),
+        ("ffs mount disk.img:/.snap/monday /mnt", "a snapshot, read-only"),
         ("ffs mount -o help", "every option"),
         ("ffs mount -o debug disk.img /mnt", "print each request of the kernel"),
         ("ffs mount -u -o ro /mnt", "from read-write to read-only"),
@@ -38,7 +40,7 @@ pub(crate) const DOC: Doc = Doc {
 /// process in the background serves it until `ffs umount DIR` or `fusermount3 -u DIR`. While it is
 /// mounted the image is locked: no other tool can change it. The lock is on the whole file: of a
 /// disk image with several partitions one can be mounted at a time (losetup -P gives each a device
-/// of its own).
+/// of its own). A snapshot is mounted read-only.
 ///
 /// Access lists are enforced if the volume has them enabled (tunefs -a); -o acls and -o noacls
 /// override the flag. With -o softdep on a volume without the flag of soft updates, the flag is set
@@ -46,7 +48,7 @@ pub(crate) const DOC: Doc = Doc {
 /// be the upper layer of overlayfs.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// IMAGE[@N], then the directory; with -u the directory alone
+    /// IMAGE[@N] or IMAGE:/.snap/NAME, then the directory; with -u the directory alone
     #[arg(value_name = "IMAGE DIR")]
     words: Vec<OsString>,
     /// Mount options, separated by commas; `-o help` lists them
@@ -66,6 +68,19 @@ pub(crate) struct Args {
     update: bool,
 }
 
+impl Args {
+    /// The arguments that mount a snapshot on `dir`.
+    pub(super) fn of_snapshot(
+        snapshot: OsString,
+        dir: PathBuf,
+        options: Vec<String>,
+        foreground: bool,
+    ) -> Args {
+        let words = vec![snapshot, dir.into_os_string()];
+        Args { words, options, foreground, read_only: true, read_write: false, update: false }
+    }
+}
+
 pub(crate) fn run(args: Args) -> Outcome {
     let mut words = args.options.clone();
     if words.iter().flat_map(|list| list.split(',')).any(|word| word == "help") {
@@ -77,7 +92,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if args.read_write {
         words.push("rw".to_owned());
     }
-    let options = parse_options(&words)
+    let mut options = parse_options(&words)
         .map_err(|error| Failure::plain(error).hint("-o help lists them").code(DOC.usage_code))?;
     if args.update || options.remount {
         let Some(dir) = args.words.last() else { return Err(usage()) };
@@ -86,11 +101,12 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Ok(0);
     }
     let [image, dir] = &args.words[..] else { return Err(usage()) };
+    options.core.read_only |= snapshot::inside(image).is_some();
     log::start_server(&options);
     let foreground = args.foreground || options.debug;
     let (name, dir) = (show(image.as_bytes()), PathBuf::from(dir));
-    let probe = Some(session::holds_ufs as fn(&dyn ffs_device::BlockDevice) -> bool);
-    let request = MountRequest { options, probe, ..MountRequest::new(image.clone(), dir) };
+    let open = session::open_to_mount;
+    let request = MountRequest { options, open, ..MountRequest::new(image.clone(), dir) };
     let print_notes = |mounted: &ffs_fuse::Mounted| {
         for note in &mounted.notes {
             output::note(format!("{name}: {note}"));

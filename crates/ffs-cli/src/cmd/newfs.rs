@@ -18,6 +18,7 @@ use crate::fail::{Failure, Outcome, show};
 use crate::output;
 use crate::progress::Progress;
 use crate::session::open_with;
+use crate::session::snapshot;
 use crate::signals;
 use crate::spec::names_partition;
 
@@ -279,6 +280,9 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 /// Makes the file of an image that does not exist; whether it did.
 fn create(args: &Args, size: Option<u64>) -> Result<bool, Failure> {
+    if let Some(inside) = snapshot::inside(&args.image) {
+        return Err(snapshot::refusal(&inside));
+    }
     let path = Path::new(&args.image);
     if path.exists() || names_partition(&args.image) || args.dry_run {
         return Ok(false);

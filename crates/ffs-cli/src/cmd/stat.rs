@@ -16,6 +16,7 @@ use crate::fail::{Failure, Outcome, show};
 use crate::namei::Last;
 use crate::output::{self, JsonAttr, JsonName, mode_string, time};
 use crate::session::Session;
+use crate::session::snapshot::AtEnd;
 use crate::spec::image_path;
 use bsdffs::flags;
 
@@ -100,8 +101,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut all = Vec::new();
     let mut out = output::stdout();
     for arg in &args.paths {
-        let spec = image_path(arg)?;
-        let session = Session::read(&spec.image)?;
+        let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::File)?;
         let result = look(&session, &spec.path, &args, &mut out);
         match session.finish_with(result) {
             Ok(stat) => all.push(stat),

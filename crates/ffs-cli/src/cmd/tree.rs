@@ -14,6 +14,7 @@ use crate::fail::{Failure, Outcome, show};
 use crate::namei::{Last, join};
 use crate::output::{self, JsonName, kind_name};
 use crate::session::Session;
+use crate::session::snapshot::AtEnd;
 use crate::spec::image_path;
 
 pub(crate) const DOC: Doc = Doc {
@@ -57,8 +58,7 @@ struct Line {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let spec = image_path(&args.path)?;
-    let session = Session::read(&spec.image)?;
+    let (session, spec) = Session::read_at(&image_path(&args.path)?, AtEnd::Root)?;
     let mut out = output::stdout();
     let root = session.find(&spec.path, Last::Follow)?;
     if session.ffs.getattr(&root).kind != FileType::Directory {

@@ -10,18 +10,21 @@ use std::os::unix::ffi::OsStrExt;
 /// Larger files are mostly holes, and hashing them would take minutes.
 const LARGEST_HASHED: u64 = 64 << 20;
 
-/// Image, and whose expected rows it has.
-fn images() -> Vec<(String, String)> {
-    let mut all: Vec<(String, String)> = fixtures::image_names()
+/// Image, what follows its name to name the volume, and whose expected rows the volume has.
+fn images() -> Vec<(String, &'static str, String)> {
+    let mut all: Vec<(String, &str, String)> = fixtures::image_names()
         .into_iter()
         .filter(|name| {
             let dir = fixtures::dir().unwrap();
             dir.join(format!("{name}.expected.tsv")).exists()
         })
-        .map(|name| (name.clone(), name))
+        .map(|name| (name.clone(), "", name))
         .collect();
     if !all.is_empty() {
-        all.push(("part-gpt-ufs2".into(), "freebsd14-ufs2-le-4m".into()));
+        all.push(("part-gpt-ufs2".into(), "", "freebsd14-ufs2-le-4m".into()));
+        for (inside, view) in [(":/.snap/s1", "view-s1"), (":/.snap/s2", "view-s2")] {
+            all.push(("nb-ufs2-snap".into(), inside, format!("nb-ufs2-snap.{view}")));
+        }
     }
     all
 }
@@ -71,9 +74,9 @@ fn every_fixture_lists_as_expected() {
     if images.is_empty() {
         return println!("skipped: no fixtures");
     }
-    for (image, expected) in images {
+    for (image, inside, expected) in images {
         let d = Dir::new();
-        let path = d.fixture(&image).unwrap();
+        let path = d.fixture(&image).unwrap() + inside;
         let mut got: Vec<Value> =
             serde_json::from_str(&ok(&["stat", "--json", &format!("{path}:/")])).unwrap();
         let below: Vec<Value> = serde_json::from_str(&ok(&["ls", "-AR", "--json", &path])).unwrap();
@@ -102,10 +105,11 @@ fn every_fixture_copies_out_as_expected() {
     if images.is_empty() {
         return println!("skipped: no fixtures");
     }
-    for (image, expected) in images {
+    for (image, suffix, expected) in images {
         let d = Dir::new();
-        let path = d.fixture(&image).unwrap();
-        let before = std::fs::read(&path).unwrap();
+        let file = d.fixture(&image).unwrap();
+        let before = std::fs::read(&file).unwrap();
+        let path = file.clone() + suffix;
         let out = d.path("out");
         std::fs::create_dir(&out).unwrap();
         let output = run(&["cp", "-a", &format!("{path}:/."), out.to_str().unwrap()]);
@@ -153,7 +157,7 @@ fn every_fixture_copies_out_as_expected() {
                 assert!(cat.status.success() && cat.stdout == data, "{what}: cat: {}", cat.status);
             }
         }
-        assert!(std::fs::read(&path).unwrap() == before, "{image}: reading changed the image");
+        assert!(std::fs::read(&file).unwrap() == before, "{image}: reading changed the image");
         println!("{image}: {cats} contents as expected");
     }
 }

@@ -69,7 +69,7 @@ fn a_dry_run_shows_the_result_and_changes_nothing() {
     let dry = ok(&["growfs", "-N", "-s", "64m", &image]);
     assert!(dry.contains("16.0MB -> 64.0MB"), "{dry}");
     assert!(fs::read(&image).unwrap() == before);
-    assert_eq!(ok(&["growfs", "-s", "64m", &image]), dry);
+    assert_eq!(ok(&["growfs", "-v", "-s", "64m", &image]), dry);
     let json = ok(&["growfs", "-N", "--json", "-s", "65m", &image]);
     let shown: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(shown["new_bytes"], 65 << 20);
@@ -90,6 +90,34 @@ fn a_refused_growth_leaves_the_length_of_the_file() {
         fails(&["growfs", "-s", "1g", &snap], 1, "snapshots");
         assert_eq!(fs::metadata(&snap).unwrap().len(), len);
     }
+}
+
+/// SIGINT while groups are written: the volume and the length of its file are as before, and the
+/// image is locked from the first look to the end.
+#[test]
+fn an_interrupted_growth_leaves_volume_and_file() {
+    let d = Dir::new();
+    let image = d.image("a.img", "16m", &["-b", "4096", "-f", "512"]);
+    let before = fs::read(&image).unwrap();
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("ffs"))
+        .args(["growfs", "-s", "400g", &image])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The file is longer when the growth has begun.
+    while fs::metadata(&image).unwrap().len() == 16 << 20 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        std::thread::yield_now();
+    }
+    fails(&["ls", &image], 1, "in use by");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let words = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(130), "{words}");
+    assert!(words.contains("interrupted; nothing was changed"), "{words}");
+    assert!(fs::read(&image).unwrap() == before);
+    fsck_clean(Path::new(&image));
 }
 
 /// Volumes that other systems wrote.

@@ -22,6 +22,7 @@ mod options;
 mod overwrite;
 mod partitions;
 mod sizing;
+mod snapshot;
 mod stress;
 mod study;
 mod study_ends;

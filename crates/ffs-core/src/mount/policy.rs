@@ -17,6 +17,7 @@
 
 use ffs_ondisk::sbsearch::{Found, Source};
 use ffs_ondisk::superblock::FsFlags;
+use ffs_ondisk::upkeep::NotKept;
 
 /// How a volume may be mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +37,8 @@ pub(super) fn judge(found: &Found) -> Verdict {
     let (sb, f) = (&found.sb, &found.sb.f);
     let flags = sb.flags();
     let dirty = f.clean != 1 || flags.contains(FsFlags::NEEDSFSCK);
-    if sb.old_layout || found.geometry.maxsymlinklen == 0 || found.geometry.old_ids {
-        return Verdict::ReadOnly("its superblock is from before FreeBSD 5");
-    }
-    if flags.contains(FsFlags::GJOURNAL) {
-        return Verdict::ReadOnly("it is on a gjournal provider (see tunefs -J)");
-    }
-    if sb.netbsd.wapbl || sb.netbsd.quota2 {
-        return Verdict::ReadOnly("it has NetBSD's journal or quotas, which are not kept up here");
+    if let Some(not_kept) = NotKept::of(sb, &found.geometry) {
+        return Verdict::ReadOnly(not_kept.reason());
     }
     if flags.contains(FsFlags::SUJ) && (dirty || f.sujfree != 0) {
         return Verdict::ReadOnly("its soft-updates journal is not settled: run ffs fsck");

@@ -49,8 +49,11 @@ fn parse_ctime(text: &str) -> Option<i64> {
     Some(local.to_zoned(TimeZone::system()).ok()?.timestamp().as_second())
 }
 
-/// The name of an image in the file: its absolute path, without spaces.
+/// The name of an image in the file: its absolute path, without spaces. A snapshot has the name of
+/// the image that it is in, so that dumps of several snapshots are levels of one volume.
 pub(super) fn key(image: &OsStr) -> Result<Vec<u8>, Failure> {
+    let inside = crate::session::snapshot::inside(image);
+    let image = inside.as_ref().map_or(image, |inside| &inside.image);
     let bytes = image.as_bytes();
     let suffix = if crate::spec::names_partition(image) {
         bytes.iter().rposition(|&byte| byte == b'@').unwrap_or(bytes.len())

@@ -15,6 +15,7 @@ use crate::compare::{Compare, HostCompare};
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::Last;
 use crate::session::Session;
+use crate::session::snapshot::AtEnd;
 use crate::spec::{self, ImagePath};
 
 /// The target of the command line.
@@ -51,8 +52,8 @@ impl Place {
                 copy(&mut HostCompare::new(path.clone()))
             }
             Place::Image(to) => {
-                let session = Session::read(&to.image)?;
-                let dir = find_directory(&session, to);
+                let (session, to) = Session::read_at(to, AtEnd::Root)?;
+                let dir = find_directory(&session, &to);
                 let result = dir.and_then(|_| {
                     let compare = Compare::new(&session.ffs, &session.cred);
                     copy(&mut compare.below(&to.path))

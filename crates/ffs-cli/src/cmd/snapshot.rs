@@ -1,0 +1,178 @@
+//! `ffs snapshot`.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+
+use bsdffs::snapshot::{Active, Listed, list};
+use ffs_core::Timespec;
+use serde::Serialize;
+
+use super::{Doc, EXIT, mount};
+use crate::fail::{Failure, Outcome};
+use crate::output::{self, JsonName, human};
+use crate::session::Session;
+use crate::session::snapshot::{AtEnd, inside};
+use crate::spec::image_path;
+
+pub(crate) const DOC: Doc = Doc {
+    examples: &[
+        ("ffs snapshot list disk.img", "the snapshots of a volume, oldest first"),
+        ("ffs snapshot mount disk.img:/.snap/monday /mnt", "mount one, read-only"),
+        ("ffs ls -l disk.img:/.snap/monday", "list its root directory, without a mount"),
+        ("ffs cp disk.img:/.snap/monday:/etc/rc.conf .", "copy a file out of it"),
+        ("ffs fsck -n disk.img:/.snap/monday", "check the volume that it shows"),
+    ],
+    exit: EXIT,
+    see_also: &["ffs-mount(8)", "ffs-dumpfs(8)", "ffs-fsck(8)", "ffs-cp(1)"],
+    section: "8",
+    usage_code: 1,
+};
+
+/// List and mount snapshots.
+///
+/// A snapshot is a file that shows the whole volume as it was at one moment. It is usually in the
+/// directory .snap. Every command that reads an image accepts IMAGE:/.snap/NAME as an image, and
+/// IMAGE:/.snap/NAME:/path for a file in it. A snapshot never changes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    List(ListArgs),
+    Mount(MountArgs),
+}
+
+/// List the snapshots of a volume, oldest first.
+///
+/// Prints the paths, the inode, when the snapshot was made, the space that it holds and the size of
+/// the volume that it shows. The space is freed when the last name is removed.
+#[derive(clap::Args)]
+struct ListArgs {
+    /// IMAGE[@N]
+    #[arg(value_name = "IMAGE")]
+    image: OsString,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Mount a snapshot read-only by FUSE.
+///
+/// While it is mounted, the image with the snapshot is locked and cannot be changed. `ffs umount
+/// DIR` ends the mount.
+#[derive(clap::Args)]
+struct MountArgs {
+    /// The snapshot, such as disk.img:/.snap/monday
+    #[arg(value_name = "IMAGE:/SNAPSHOT")]
+    snapshot: OsString,
+    /// The directory
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Mount options, separated by commas; `ffs mount -o help` lists them
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Stay in the foreground
+    #[arg(short = 'f')]
+    foreground: bool,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    match args.command {
+        Command::List(args) => list_snapshots(&args),
+        Command::Mount(args) => mount_snapshot(args),
+    }
+}
+
+#[derive(Serialize)]
+struct Line {
+    paths: Vec<JsonName>,
+    inode: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    made: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+impl Line {
+    fn new(snapshot: Listed) -> Line {
+        let paths = snapshot.paths.iter().map(|path| JsonName::new(path)).collect();
+        let line = Line {
+            paths,
+            inode: snapshot.ino.0,
+            made: None,
+            held: None,
+            size: None,
+            problem: None,
+        };
+        match snapshot.state {
+            Ok(Active { made, held, image }) => {
+                Line { made: Some(made), held: Some(held), size: Some(image), ..line }
+            }
+            Err(problem) => Line { problem: Some(problem), ..line },
+        }
+    }
+
+    fn name(&self) -> String {
+        let paths: Vec<String> = self.paths.iter().map(JsonName::shown).collect();
+        if paths.is_empty() { "(no name)".to_owned() } else { paths.join(" ") }
+    }
+}
+
+fn list_snapshots(args: &ListArgs) -> Outcome {
+    let (session, _) = Session::read_at(&image_path(&args.image)?, AtEnd::Root)?;
+    let found = list(&*session.device, &session.ffs, &session.cred);
+    let found = found.map_err(|error| Failure::new(session.image(), error))?;
+    let lines: Vec<Line> = found.into_iter().map(Line::new).collect();
+    for line in &lines {
+        if let Some(problem) = &line.problem {
+            let image = session.image();
+            let check = format!("check the volume: ffs fsck -n {image}");
+            let what = format!("{image}:{}, inode {}", line.name(), line.inode);
+            output::error(Failure::new(what, problem).hint(check).text);
+        }
+    }
+    if args.json {
+        output::json(&lines)?;
+    } else if lines.is_empty() {
+        output::note(format!("{}: no snapshots", session.image()));
+    } else {
+        let mut out = output::stdout();
+        write!(out, "{}", table(&lines))?;
+        out.flush()?;
+    }
+    session.finish()?;
+    Ok(u8::from(output::errors() > 0))
+}
+
+fn table(lines: &[Line]) -> String {
+    let mut rows = vec![["made", "held", "size", "inode", "name"].map(str::to_owned).to_vec()];
+    for line in lines {
+        let bytes = |bytes: Option<u64>| bytes.map_or("-".to_owned(), human);
+        let made = line.made.map(|secs| Timespec { secs, ..Timespec::default() });
+        rows.push(vec![
+            made.map_or("-".to_owned(), |made| output::time(made, false)),
+            bytes(line.held),
+            bytes(line.size),
+            line.inode.to_string(),
+            line.name(),
+        ]);
+    }
+    output::table(rows, &[1, 2, 3])
+}
+
+fn mount_snapshot(args: MountArgs) -> Outcome {
+    if inside(&args.snapshot).is_none() {
+        let text = format!("{} names no file in an image", args.snapshot.display());
+        let form = "write IMAGE:/.snap/NAME; ffs snapshot list IMAGE prints the names";
+        return Err(Failure::usage(text).hint(form).code(DOC.usage_code));
+    }
+    mount::run(mount::Args::of_snapshot(args.snapshot, args.dir, args.options, args.foreground))
+}

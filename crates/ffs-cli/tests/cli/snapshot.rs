@@ -1,0 +1,183 @@
+//! Snapshots as images: every reader of an image accepts them, and none changes them.
+
+use crate::common::{Dir, fails, is_root, ok, run, text};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn a_snapshot_is_listed_copied_checked_and_dumped_as_an_image() {
+    let d = Dir::new();
+    let Some(image) = d.fixture("nb-ufs2-snap") else { return };
+    let before = fs::read(&image).unwrap();
+    let snap = format!("{image}:/.snap/s1");
+    let now = ok(&["ls", &image]);
+    let then = ok(&["ls", &snap]);
+    assert!(then.lines().any(|name| name == "change2") && then != now, "{then}\n{now}");
+    assert_eq!(ok(&["ls", &format!("{snap}:/")]), then);
+    assert_eq!(ok(&["ls", &format!("{snap}:")]), then);
+    // The file itself, with -d and for cat, stat and cp.
+    let file = ok(&["ls", "-ld", &snap]);
+    assert!(file.contains("16777288") && file.trim_end().ends_with("/.snap/s1"), "{file}");
+    let size = |json: String| serde_json::from_str::<Value>(&json).unwrap()[0]["size"].clone();
+    assert_eq!(size(ok(&["stat", "--json", &snap])), 16_777_288);
+    assert_eq!(size(ok(&["stat", "--json", &format!("{snap}:/change2")])), 50_000);
+    // A copy of the file is an image of its own.
+    let copy = d.str("copy.img");
+    ok(&["cp", &snap, &copy]);
+    assert_eq!(ok(&["ls", "-lR", &copy]), ok(&["ls", "-lR", &snap]));
+    ok(&["cp", "-a", &format!("{snap}:/d1"), &d.str("d1")]);
+    assert!(d.path("d1/f0").exists());
+    let cat = run(&["cat", &format!("{snap}:/change2")]);
+    assert!(cat.status.success() && cat.stdout.len() == 50_000);
+    for (reader, words) in [("fsck", "FILE SYSTEM"), ("dumpfs", "magic"), ("df", "UFS2")] {
+        let mut args = vec![reader, &snap];
+        args.extend(["-n"].iter().filter(|_| reader == "fsck"));
+        let shown = run(&args);
+        assert!(shown.status.success(), "{}", text(&shown));
+        assert!(
+            !text(&shown).contains("*****") && (reader == "fsck" || text(&shown).contains(words))
+        );
+    }
+    assert!(ok(&["tree", &snap]).contains("change2"));
+    assert!(ok(&["tree", &format!("{snap}:/d1")]).contains("f19"));
+    ok(&["dump", "-0", "-f", &d.str("dump"), &snap]);
+    assert!(ok(&["restore", "-t", "-f", &d.str("dump")]).contains("change2"));
+    ok(&["restore", "-C", "-f", &d.str("dump"), &format!("{snap}:/")]);
+    assert!(fs::read(&image).unwrap() == before, "reading changed the image");
+}
+
+#[test]
+fn a_snapshot_cannot_be_changed() {
+    let d = Dir::new();
+    let Some(image) = d.fixture("nb-ufs2-snap") else { return };
+    let before = fs::read(&image).unwrap();
+    let snap = format!("{image}:/.snap/s1");
+    let x = d.file("x", b"x");
+    fails(&["fsck", "-y", &snap], 8, "ffs fsck -n");
+    fails(&["tunefs", "-m", "5", &snap], 1, "a snapshot never changes");
+    fails(&["growfs", &snap], 1, "a snapshot never changes");
+    fails(&["newfs", &snap], 1, "a snapshot never changes");
+    for words in [vec!["cp", &x, &format!("{snap}:/x")], vec!["rm", &format!("{snap}:/change")]] {
+        let refused = run(&words);
+        assert!(!refused.status.success() && text(&refused).contains("snapshot"), "{words:?}");
+    }
+    assert!(fs::read(&image).unwrap() == before);
+}
+
+#[test]
+fn what_is_no_snapshot_is_named() {
+    let d = Dir::new();
+    let Some(image) = d.fixture("nb-ufs2-snap") else { return };
+    fails(&["fsck", "-n", &format!("{image}:/change")], 8, "not a snapshot");
+    fails(&["dumpfs", &format!("{image}:/.snap/typo")], 1, "no such file");
+    fails(&["ls", &format!("{image}:/.snap/typo:/etc")], 1, "ffs snapshot list");
+    // The older snapshot in the image of the newer one is an empty file.
+    let inner = format!("{image}:/.snap/s2:/.snap/s1");
+    assert!(ok(&["ls", "-l", &inner]).contains(" 0 "));
+    fails(&["dumpfs", &inner], 1, "not a snapshot");
+    fails(&["snapshot", "mount", &image, &d.str("")], 1, "IMAGE:/.snap/NAME");
+    // A colon in an ordinary name.
+    let plain = d.image("plain.img", "8m", &[]);
+    ok(&["mkdir", "-p", &format!("{plain}:/a:/b")]);
+    assert_eq!(ok(&["ls", &format!("{plain}:/a:")]), "b\n");
+    assert_eq!(ok(&["ls", "-d", &format!("{plain}:/a:/b")]), "/a:/b\n");
+}
+
+#[test]
+fn dumps_of_snapshots_are_levels_of_their_volume() {
+    let d = Dir::new();
+    let Some(image) = d.fixture("nb-ufs2-snap") else { return };
+    let before = fs::read(&image).unwrap();
+    let snap = |name: &str| format!("{image}:/.snap/{name}");
+    fails(&["dump", "-f", &image, &snap("s1")], 1, "is the image that is dumped");
+    assert!(fs::read(&image).unwrap() == before);
+    let (dates, full, next) = (d.str("dates"), d.str("full"), d.str("next"));
+    for (level, file, name) in [("-0u", &full, "s1"), ("-1u", &next, "s2")] {
+        let args = ["dump", level, "-D", &dates, "-f", file, &snap(name)];
+        let dumped = crate::common::ffs().env("TZ", "UTC").args(args).output().unwrap();
+        assert!(dumped.status.success(), "{}", text(&dumped));
+    }
+    let recorded = fs::read_to_string(&dates).unwrap();
+    let path = fs::canonicalize(&image).unwrap();
+    let levels: Vec<&str> = recorded
+        .lines()
+        .map(|line| line.strip_prefix(path.to_str().unwrap()).unwrap().trim_start())
+        .map(|rest| &rest[..1])
+        .collect();
+    assert_eq!(levels, ["0", "1"], "{recorded}");
+    // Not the present, and not later than what the snapshot shows.
+    assert!(recorded.lines().all(|line| line.contains("Nov 21 ")), "{recorded}");
+    // Both together are the tree of the second snapshot.
+    fs::create_dir(d.path("out")).unwrap();
+    for dump in [&full, &next] {
+        ok(&["restore", "-r", "-f", dump, &d.str("out")]);
+    }
+    ok(&["cp", "-a", &format!("{}:/.", snap("s2")), &d.str("want")]);
+    for dir in ["out", "want"] {
+        let _ = fs::remove_dir_all(d.path(dir).join(".snap"));
+        let _ = fs::remove_file(d.path(dir).join("restoresymtable"));
+    }
+    let (out, want) = (d.path("out"), d.path("want"));
+    let tree = |root: &Path| -> Vec<(std::path::PathBuf, Option<Vec<u8>>)> {
+        let all = crate::common::walk(root).into_iter();
+        let mut all: Vec<_> = all
+            .map(|path| (path.strip_prefix(root).unwrap().to_owned(), fs::read(&path).ok()))
+            .collect();
+        all.sort();
+        all
+    };
+    assert!(tree(&out) == tree(&want), "{:?}\n{:?}", out, want);
+}
+
+#[test]
+fn snapshots_are_listed_with_their_properties() {
+    let d = Dir::new();
+    let Some(image) = d.fixture("nb-ufs2-snap") else { return };
+    let shown = ok(&["snapshot", "list", &image]);
+    let names: Vec<&str> =
+        shown.lines().skip(1).map(|line| line.split_whitespace().last().unwrap()).collect();
+    assert_eq!(names, ["/.snap/s1", "/.snap/s2"], "{shown}");
+    let json: Value = serde_json::from_str(&ok(&["snapshot", "list", "--json", &image])).unwrap();
+    assert_eq!(json[0]["inode"], 10);
+    assert_eq!(json[1]["paths"][0]["name"], "/.snap/s2");
+    assert_eq!(json[1]["size"], 16 << 20);
+    assert!(json[0]["held"].as_u64().unwrap() > 0 && json[0]["made"].as_i64().unwrap() > 0);
+    assert_eq!(ok(&["snapshot", "list", &d.image("none.img", "8m", &[])]), "");
+}
+
+#[test]
+fn a_snapshot_is_mounted_read_only() {
+    let d = Dir::new();
+    let Some(image) = d.fixture("nb-ufs2-snap") else { return };
+    if !is_root() || !Path::new("/dev/fuse").exists() {
+        return println!("skipped: mounting needs root and /dev/fuse");
+    }
+    let (dir, out) = (d.path("mnt"), d.path("outer"));
+    fs::create_dir(&dir).unwrap();
+    fs::create_dir(&out).unwrap();
+    let (at, outer) = (dir.to_str().unwrap(), out.to_str().unwrap());
+    let snap = format!("{image}:/.snap/s1");
+    for command in [vec!["mount"], vec!["snapshot", "mount"]] {
+        let mounted = run(&[&command[..], &[&snap, at]].concat());
+        if !mounted.status.success() {
+            return println!("skipped: cannot mount: {}", text(&mounted));
+        }
+        let content = fs::read(dir.join("change2")).map(|bytes| bytes.len());
+        let refused = fs::write(dir.join("x"), b"x").map_err(|error| error.raw_os_error());
+        let source = ok(&["stat", at]);
+        let table = fs::read_to_string("/proc/self/mounts").unwrap();
+        ok(&["umount", at]);
+        assert_eq!((content.unwrap(), refused), (50_000, Err(Some(30))), "{source}");
+        assert!(table.contains("a.img:/.snap/s1 ") || table.contains(".img:/.snap/s1 "), "{table}");
+    }
+    // A snapshot of a mounted volume is a file, which is an image by itself.
+    ok(&["mount", "-r", &image, outer]);
+    let file = format!("{outer}/.snap/s2");
+    let listed = run(&["ls", "-lR", &file]);
+    let check = run(&["fsck", "-n", &file]);
+    ok(&["umount", outer]);
+    assert!(check.status.success(), "{}", text(&check));
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert_eq!(listed, ok(&["ls", "-lR", &format!("{image}:/.snap/s2")]));
+}

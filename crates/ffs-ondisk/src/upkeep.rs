@@ -1,0 +1,60 @@
+//! What a volume may have that no part of ffs keeps right when it changes the volume.
+//!
+//! Mounts and tools that change allocation ask here, and refuse such a volume with the same reason.
+//!
+//! | found | not kept | source |
+//! | --- | --- | --- |
+//! | [`NotKept::OldLayout`] | fields of a superblock from before FreeBSD 5 | `spec/on-disk-format.md` §18.1 |
+//! | [`NotKept::Gjournal`] | the journal of gjournal, whose replay would overwrite later writes | `spec/on-disk-format.md` §16 |
+//! | [`NotKept::NetBsd`] | the journal and the quotas of NetBSD | `spec/on-disk-format.md` §20 |
+//!
+//! # Invariants
+//! 1. A volume that FreeBSD 5 or later made without gjournal has none of these.
+
+use std::fmt;
+
+use crate::geometry::Geometry;
+use crate::superblock::{FsFlags, Superblock};
+
+/// Something that ffs does not keep right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotKept {
+    /// The superblock has the layout of an old UFS1, or directories or owners of 4.2BSD.
+    OldLayout,
+    /// The volume is on a gjournal provider.
+    Gjournal,
+    /// The volume has NetBSD's journal (WAPBL) or quotas (quota2).
+    NetBsd,
+}
+
+impl NotKept {
+    /// What the volume with the superblock `sb` has.
+    #[must_use]
+    pub fn of(sb: &Superblock, g: &Geometry) -> Option<NotKept> {
+        if sb.old_layout || g.maxsymlinklen == 0 || g.old_ids {
+            Some(NotKept::OldLayout)
+        } else if sb.flags().contains(FsFlags::GJOURNAL) {
+            Some(NotKept::Gjournal)
+        } else if sb.netbsd.wapbl || sb.netbsd.quota2 {
+            Some(NotKept::NetBsd)
+        } else {
+            None
+        }
+    }
+
+    /// A sentence about the volume, which is "it".
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            NotKept::OldLayout => "its superblock is from before FreeBSD 5",
+            NotKept::Gjournal => "it is on a gjournal provider (see tunefs -J)",
+            NotKept::NetBsd => "it has NetBSD's journal or quotas, which are not kept up here",
+        }
+    }
+}
+
+impl fmt::Display for NotKept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason())
+    }
+}
