@@ -220,6 +220,21 @@ pub fn make_snapshot(file: &Path) -> Result<SnapshotStats, MountError> {
     made
 }
 
+/// Removes `file`, a snapshot on an ffs mount.
+///
+/// # Errors
+/// `file` is no snapshot, or on no ffs mount; it cannot be removed.
+pub fn delete_snapshot(file: &Path) -> Result<(), MountError> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(file, flags, Mode::empty())
+        .map_err(|e| access_error(file, e, "cannot be opened"))?;
+    if command_on(&fd, file, "is-snapshot")? != "1" {
+        return Err(MountError::Server("not a snapshot".to_owned()));
+    }
+    drop(fd);
+    rustix::fs::unlink(file).map_err(|e| access_error(file, e, "cannot be removed"))
+}
+
 fn command_on(file: &OwnedFd, path: &Path, message: &str) -> Result<String, MountError> {
     let mut text = [0; MESSAGE];
     if message.len() >= MESSAGE || message.contains('\0') {

@@ -56,7 +56,7 @@ mod trace;
 mod umount;
 mod wire;
 
-pub use control::{Changed, Control, Entry, EntryKind, make_snapshot};
+pub use control::{Changed, Control, Entry, EntryKind, delete_snapshot, make_snapshot};
 pub use daemon::mount_daemon;
 pub use disk::Disk;
 pub use error::MountError;

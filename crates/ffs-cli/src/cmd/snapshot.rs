@@ -1,5 +1,7 @@
 //! `ffs snapshot`.
 
+mod change;
+
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,6 +19,8 @@ use crate::spec::image_path;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
+        ("ffs snapshot create disk.img:/.snap/monday", "make a snapshot of an image"),
+        ("ffs snapshot create /mnt/.snap/monday", "make one of a mounted volume, while it is used"),
         ("ffs snapshot list disk.img", "the snapshots of a volume, oldest first"),
         ("ffs snapshot mount disk.img:/.snap/monday /mnt", "mount one, read-only"),
         ("ffs ls -l disk.img:/.snap/monday", "list its root directory, without a mount"),
@@ -29,7 +33,7 @@ pub(crate) const DOC: Doc = Doc {
     usage_code: 1,
 };
 
-/// List and mount snapshots.
+/// Make, list, delete and mount snapshots.
 ///
 /// A snapshot is a file that shows the whole volume as it was at one moment. It is usually in the
 /// directory .snap. Every command that reads an image accepts IMAGE:/.snap/NAME as an image, and
@@ -42,8 +46,35 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Create(CreateArgs),
+    Delete(DeleteArgs),
     List(ListArgs),
     Mount(MountArgs),
+}
+
+/// Make a snapshot of a volume.
+///
+/// SNAPSHOT is the new file: IMAGE:/.snap/NAME in an image, or a path in a directory on which ffs
+/// has mounted one. Operations on a mounted volume wait for a short time, which is printed. A
+/// volume has at most 20 snapshots. Each needs space for what changes after it was made.
+#[derive(clap::Args)]
+struct CreateArgs {
+    /// The new snapshot
+    #[arg(value_name = "SNAPSHOT")]
+    snapshot: OsString,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Delete snapshots, and free their space.
+///
+/// The same as `ffs rm`, and rm(1) on a mount, but for snapshots only.
+#[derive(clap::Args)]
+struct DeleteArgs {
+    /// Snapshots: IMAGE:/.snap/NAME, or paths on a mount
+    #[arg(value_name = "SNAPSHOT", required = true)]
+    snapshots: Vec<OsString>,
 }
 
 /// List the snapshots of a volume, oldest first.
@@ -82,6 +113,8 @@ struct MountArgs {
 
 pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
+        Command::Create(args) => change::create(&args.snapshot, args.json),
+        Command::Delete(args) => change::delete(&args.snapshots),
         Command::List(args) => list_snapshots(&args),
         Command::Mount(args) => mount_snapshot(args),
     }

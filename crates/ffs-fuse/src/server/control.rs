@@ -9,6 +9,7 @@
 //! | `sync` | writes everything in memory before the reply | owner |
 //! | `remount ro`, `remount rw` | the server's part of `mount -o remount` | owner |
 //! | `snapshot` | makes a snapshot in the file of the ioctl, which is empty | owner |
+//! | `is-snapshot` | returns 1 if the file of the ioctl is a snapshot, else 0 | all users |
 //! | `set NAME=VALUE` | sets a switch; returns its name, its old and its new value | owner |
 //! | `list N` | returns switches, counters and gauges from the `N`th on | all users |
 //! | `values N` | the same, names and values only | all users |
@@ -19,7 +20,7 @@
 
 use super::Server;
 use crate::wire::{Errno, Reply, Request};
-use ffs_core::{Cred, Nature, Sysctl, TunableError};
+use ffs_core::{Cred, FileFlags, Nature, Sysctl, TunableError};
 
 /// Bytes of a message.
 pub(crate) const MESSAGE: usize = 8192;
@@ -37,7 +38,7 @@ impl Server {
         let text = std::str::from_utf8(&message[..end]).map_err(|_| Errno::INVAL)?;
         let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
         let is_owner = r.uid == 0 || r.uid == self.options.owner;
-        if !is_owner && !matches!(verb, "list" | "values") {
+        if !is_owner && !matches!(verb, "list" | "values" | "is-snapshot") {
             return Err(Errno::PERM);
         }
         let answer = match (verb, rest) {
@@ -46,6 +47,10 @@ impl Server {
             ("remount", "ro") => done(&self.fs.remount(true)),
             ("remount", "rw") => done(&self.fs.remount(false)),
             ("snapshot", "") => self.snapshot(r, out)?,
+            ("is-snapshot", "") => {
+                let flags = self.fs.getattr(&self.node(r)?).flags;
+                format!("ok {}", u8::from(flags.contains(FileFlags::SF_SNAPSHOT)))
+            }
             ("set", assignment) => self.set(assignment),
             ("list", from) => self.list(from, describe)?,
             ("values", from) => self.list(from, |s| format!("{}\t{}\n", s.name, s.value))?,
