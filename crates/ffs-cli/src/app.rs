@@ -137,6 +137,9 @@ const MULTICALL: &[(&str, &str)] = &[
     ("mount_ufs", "mount"),
 ];
 
+/// BSD's command that makes a snapshot.
+const MKSNAP: &str = "mksnap_ffs";
+
 /// Runs the command line; returns the exit code.
 pub(crate) fn run(args: Vec<OsString>) -> u8 {
     if let Some(code) =
@@ -150,6 +153,7 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
         output::set_command(name);
         return run_alone(name, command, args);
     }
+    let args = if program == Some(MKSNAP) { mksnap_args(args) } else { args };
     let command = command_of(&args);
     let known = doc(command);
     output::set_command(&known.map_or("ffs".to_owned(), |_| format!("ffs {command}")));
@@ -166,6 +170,18 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
         },
         Err(error) => usage(error, known),
     }
+}
+
+/// The arguments of `ffs snapshot create` for those of mksnap_ffs(8): the new snapshot, before which
+/// old versions want the mount point.
+fn mksnap_args(args: Vec<OsString>) -> Vec<OsString> {
+    let is_option = |arg: &&OsString| arg.to_str().is_some_and(|arg| arg.starts_with('-'));
+    let (options, mut operands): (Vec<_>, Vec<_>) = args.iter().skip(1).partition(is_option);
+    if operands.len() == 2 {
+        operands.remove(0);
+    }
+    let command = ["ffs", "snapshot", "create"].map(OsString::from);
+    command.into_iter().chain(options.into_iter().chain(operands).cloned()).collect()
 }
 
 /// Starts the log, except for `ffs mount`, which starts it after it has read the mount options.

@@ -6,7 +6,7 @@ use crate::server::{CONTROL, MESSAGE};
 use ffs_core::SnapshotStats;
 use ffs_device::host_words;
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Gid, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 use std::io;
@@ -191,6 +191,9 @@ pub(crate) fn command(mount_point: &Path, message: &str) -> Result<String, Mount
     command_on(&dir, mount_point, message)
 }
 
+/// BSD's group *operator*, whose members make backups.
+const OPERATOR: u32 = 5;
+
 /// Makes a snapshot of the ffs mount with `file`, as the new file `file`.
 ///
 /// # Errors
@@ -213,6 +216,11 @@ pub fn make_snapshot(file: &Path) -> Result<SnapshotStats, MountError> {
         };
         stats().ok_or_else(version_mismatch)
     });
+    if made.is_ok() {
+        // As mksnap_ffs does; only root may. The snapshot is made in any case.
+        let _ = rustix::fs::fchown(&fd, None, Some(Gid::from_raw(OPERATOR)));
+        let _ = rustix::fs::fchmod(&fd, Mode::RUSR | Mode::RGRP);
+    }
     if made.is_err() {
         // The error of the snapshot is the one that matters.
         let _ = std::fs::remove_file(file);
@@ -241,7 +249,13 @@ fn command_on(file: &OwnedFd, path: &Path, message: &str) -> Result<String, Moun
         return Err(MountError::Server("the name or the value is too long".to_owned()));
     }
     text[..message.len()].copy_from_slice(message.as_bytes());
-    exchange(file, &mut text).map_err(|e| access_error(path, e, "the mount's server refused"))?;
+    exchange(file, &mut text).map_err(|e| match e {
+        Errno::NOTTY => {
+            let found = "it is on another file system".to_owned();
+            MountError::NotMounted { path: path.to_owned(), found }
+        }
+        e => access_error(path, e, "the mount's server refused"),
+    })?;
     let end = text.iter().position(|b| *b == 0).unwrap_or(MESSAGE);
     let answer = String::from_utf8_lossy(&text[..end]);
     match answer.strip_prefix("ok") {

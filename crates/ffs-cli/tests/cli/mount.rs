@@ -156,7 +156,7 @@ fn looks(at: &str) {
 
 /// A new image with soft updates, mounted with `options` on `mnt`; `None` where that is not
 /// possible.
-fn mounted(d: &Dir, options: &str) -> Option<String> {
+pub(crate) fn mounted(d: &Dir, options: &str) -> Option<String> {
     if !fuse() {
         return None;
     }

@@ -181,3 +181,75 @@ fn a_snapshot_is_mounted_read_only() {
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert_eq!(listed, ok(&["ls", "-lR", &format!("{image}:/.snap/s2")]));
 }
+
+#[test]
+fn snapshots_are_made_and_deleted_in_an_image() {
+    let d = Dir::new();
+    let image = d.str("disk.img");
+    ok(&["newfs", "-U", "-s", "16m", &image]);
+    let file = d.file("file", &[7; 100_000]);
+    ok(&["cp", &file, &format!("{image}:/file")]);
+    let snap = format!("{image}:/.snap/one");
+    let made = ok(&["snapshot", "create", "--json", &snap]);
+    let made: Value = serde_json::from_str(&made).unwrap();
+    assert!(made["suspended"].as_f64().unwrap() >= 0.0, "{made}");
+    assert!(ok(&["ls", "-l", &format!("{image}:/.snap")]).contains("-r--r-----"));
+    ok(&["rm", &format!("{image}:/file")]);
+    ok(&["cp", &d.file("other", &[8; 200_000]), &format!("{image}:/other")]);
+    let back = d.str("back");
+    ok(&["cp", &format!("{snap}:/file"), &back]);
+    assert!(fs::read(&back).unwrap() == [7; 100_000]);
+    ok(&["fsck", "-n", &snap]);
+    ok(&["fsck", "-n", "-f", &image]);
+    fails(&["snapshot", "create", &snap], 1, "file exists");
+    fails(&["snapshot", "create", &format!("{image}:/none/x")], 1, "ffs mkdir");
+    fails(&["snapshot", "create", &d.str("plain")], 1, "another file system");
+    assert!(!d.path("plain").exists());
+    fails(&["snapshot", "delete", &format!("{image}:/other")], 1, "not a snapshot");
+    ok(&["snapshot", "delete", &snap]);
+    assert!(text(&run(&["snapshot", "list", &image])).contains("no snapshots"));
+    ok(&["fsck", "-n", "-f", &image]);
+    for n in 0..20 {
+        ok(&["snapshot", "create", &format!("{image}:/.snap/{n}")]);
+    }
+    fails(&["snapshot", "create", &format!("{image}:/.snap/20")], 1, "cannot have more");
+    assert_eq!(ok(&["ls", &format!("{image}:/.snap")]).lines().count(), 20);
+    ok(&["fsck", "-n", "-f", &image]);
+}
+
+#[test]
+fn a_snapshot_of_a_mounted_volume_is_made_while_programs_write() {
+    let d = Dir::new();
+    let Some(image) = crate::mount::mounted(&d, "rw") else { return };
+    let (dir, at) = (d.path("mnt"), d.str("mnt"));
+    fs::write(dir.join("kept"), [7; 300_000]).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let (first, second) = (dir.join(".snap/first"), dir.join(".snap/second"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..u32::MAX {
+                if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+                fs::write(dir.join(format!("w{}", n % 50)), vec![n as u8; 9000]).unwrap();
+                fs::write(dir.join("kept"), vec![n as u8; 300_000]).unwrap();
+            }
+        });
+        let made = ok(&["snapshot", "create", first.to_str().unwrap()]);
+        assert!(made.contains("operations waited"), "{made}");
+        ok(&["snapshot", "create", second.to_str().unwrap()]);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    // The file on the mount is an image.
+    ok(&["fsck", "-n", first.to_str().unwrap()]);
+    let kept = ok(&["ls", "-l", &format!("{}:/kept", first.display())]);
+    assert!(kept.contains("300000"), "{kept}");
+    assert!(fs::OpenOptions::new().write(true).open(&first).is_err());
+    let not = run(&["snapshot", "delete", dir.join("kept").to_str().unwrap()]);
+    assert!(text(&not).contains("not a snapshot"), "{}", text(&not));
+    ok(&["snapshot", "delete", second.to_str().unwrap()]);
+    ok(&["umount", &at]);
+    ok(&["fsck", "-n", "-f", &image]);
+    ok(&["fsck", "-n", &format!("{image}:/.snap/first")]);
+    assert_eq!(ok(&["ls", &format!("{image}:/.snap")]).trim(), "first");
+}

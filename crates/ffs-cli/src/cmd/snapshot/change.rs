@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use ffs_core::{FileFlags, SnapshotStats};
+use ffs_core::{FileFlags, SetAttr, SnapshotStats};
 use serde::Serialize;
 
 use crate::fail::{Failure, Outcome, show};
@@ -13,6 +13,9 @@ use crate::namei::parent;
 use crate::output::{self, JsonName};
 use crate::session::Session;
 use crate::spec::{ImagePath, Place, place};
+
+/// BSD's group *operator*, whose members make backups: mksnap_ffs lets it read snapshots.
+const OPERATOR: u32 = 5;
 
 #[derive(Serialize)]
 struct Made {
@@ -55,11 +58,14 @@ fn create_in_image(inside: &ImagePath) -> Result<SnapshotStats, Failure> {
         Ok((dir, name)) => session
             .ffs
             .snapshot(&session.cred, &dir, &name)
-            .map(|(_, stats)| stats)
+            .and_then(|(file, stats)| {
+                let set = SetAttr { gid: Some(OPERATOR), perm: Some(0o440), ..SetAttr::default() };
+                session.ffs.setattr(&session.cred, &file, &set).map(|_| stats)
+            })
             .map_err(|error| session.failed(&inside.path, error)),
-        Err(error) => Err(session.failed(&inside.path, error).hint(
-            "the directory must exist; make it with: ffs mkdir IMAGE:/.snap",
-        )),
+        Err(error) => Err(session
+            .failed(&inside.path, error)
+            .hint("the directory must exist; make it with: ffs mkdir IMAGE:/.snap")),
     };
     session.finish_with(made)
 }
