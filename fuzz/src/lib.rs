@@ -2,7 +2,8 @@
 //!
 //! **Purpose.** Random bytes as a whole image never pass the superblock check. So an input selects
 //! one of the prepared volumes ([`base`]), damages to relevant fields ([`patch`]), whether check
-//! hashes are corrected afterwards, and operations ([`work`]). [`targets`] has the fuzz targets.
+//! hashes are corrected afterwards, and operations ([`work`]). [`targets`] has the fuzz targets, and
+//! [`dumps`] that of damaged dumps.
 //!
 //! **Invariants.**
 //! 1. Every sequence of bytes is an input. A record has [`RECORD`] bytes and is self-contained, so
@@ -13,6 +14,7 @@
 
 pub mod base;
 pub mod disks;
+pub mod dumps;
 pub mod extra;
 pub mod mutate;
 pub mod parsers;
