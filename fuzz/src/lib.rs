@@ -2,8 +2,8 @@
 //!
 //! **Purpose.** Random bytes as a whole image never pass the superblock check. So an input selects
 //! one of the prepared volumes ([`base`]), damages to relevant fields ([`patch`]), whether check
-//! hashes are corrected afterwards, and operations ([`work`]). [`targets`] has the fuzz targets, and
-//! [`dumps`] that of damaged dumps.
+//! hashes are corrected afterwards, and operations ([`work`]). [`targets`] has the fuzz targets.
+//! Inputs of damaged dumps have another form: see [`dumps`].
 //!
 //! **Invariants.**
 //! 1. Every sequence of bytes is an input. A record has [`RECORD`] bytes and is self-contained, so
