@@ -3,6 +3,7 @@
 //! **Purpose.** Random bytes as a whole image never pass the superblock check. So an input selects
 //! one of the prepared volumes ([`base`]), damages to relevant fields ([`patch`]), whether check
 //! hashes are corrected afterwards, and operations ([`work`]). [`targets`] has the fuzz targets.
+//! Inputs of damaged dumps have another form: see [`dumps`].
 //!
 //! **Invariants.**
 //! 1. Every sequence of bytes is an input. A record has [`RECORD`] bytes and is self-contained, so
@@ -13,6 +14,7 @@
 
 pub mod base;
 pub mod disks;
+pub mod dumps;
 pub mod extra;
 pub mod mutate;
 pub mod parsers;

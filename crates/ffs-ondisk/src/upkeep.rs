@@ -1,12 +1,12 @@
 //! What a volume may have that no part of ffs keeps right when it changes the volume.
 //!
-//! Mounts and tools that change allocation ask here, and refuse such a volume with the same reason.
+//! Mounts and tools that change allocation refuse such a volume with the same reason.
 //!
-//! | found | not kept | source |
+//! | found | not kept | `spec/on-disk-format.md` |
 //! | --- | --- | --- |
-//! | [`NotKept::OldLayout`] | fields of a superblock from before FreeBSD 5 | `spec/on-disk-format.md` §18.1 |
-//! | [`NotKept::Gjournal`] | the journal of gjournal, whose replay would overwrite later writes | `spec/on-disk-format.md` §16 |
-//! | [`NotKept::NetBsd`] | the journal and the quotas of NetBSD | `spec/on-disk-format.md` §20 |
+//! | [`NotKept::OldLayout`] | fields of a superblock from before FreeBSD 5 | §18.1 |
+//! | [`NotKept::Gjournal`] | a journal whose replay would overwrite later writes | §16 |
+//! | [`NotKept::NetBsd`] | the journal and the quotas of NetBSD | §20 |
 //!
 //! # Invariants
 //! 1. A volume that FreeBSD 5 or later made without gjournal has none of these.

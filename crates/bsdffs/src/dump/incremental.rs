@@ -299,7 +299,8 @@ impl Change<'_> {
     /// Gives files that stay their new names.
     fn place_files(&mut self, dumped: &dyn Fn(u32) -> bool) {
         let kept: BTreeSet<Key<'_>> = self.kept.iter().map(|n| self.key_of(self.old, *n)).collect();
-        let mut present: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+        // Nodes, not paths: a stream can give many files long paths with few bytes.
+        let mut present: BTreeMap<u32, u32> = BTreeMap::new();
         let mut wanted = Vec::new();
         for n in 1..self.new.nodes.len() as u32 {
             let node = &self.new.nodes[n as usize];
@@ -307,7 +308,7 @@ impl Change<'_> {
                 continue;
             }
             if kept.contains(&self.key_of(self.new, n)) {
-                present.entry(node.ino).or_insert_with(|| self.new.path(n));
+                present.entry(node.ino).or_insert(n);
             } else {
                 wanted.push(n);
             }
@@ -316,11 +317,11 @@ impl Change<'_> {
             let (ino, path) = (self.new.nodes[n as usize].ino, self.new.path(n));
             let done = match (self.temporary.remove(&ino), present.get(&ino)) {
                 (Some(temporary), _) => self.target.rename(&temporary, &path),
-                (None, Some(other)) => self.target.link(other, &path),
+                (None, Some(other)) => self.target.link(&self.new.path(*other), &path),
                 (None, None) => Err(format!("{}: no name of its file is left", escape(&path))),
             };
             if self.note(done, || format!("rename or link to {}", escape(&path))) {
-                present.entry(ino).or_insert(path);
+                present.entry(ino).or_insert(n);
             }
         }
     }

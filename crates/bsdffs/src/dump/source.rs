@@ -5,7 +5,8 @@
 //!    order of the stream, each with its first name and then its hard links.
 //! 2. Extended attributes follow the data of a file in the stream: they are sent with
 //!    [`Event::Attributes`] before the end of the file.
-//! 3. A file that is damaged in the stream is reported and not restored; the files after it are, if
+//! 3. Memory holds one path of a file at a time.
+//! 4. A file that is damaged in the stream is reported and not restored; the files after it are, if
 //!    their headers can be found.
 
 use std::collections::BTreeMap;
@@ -56,10 +57,11 @@ impl From<StreamError> for SendError {
     }
 }
 
-/// The names of a file, the first one apart.
+/// The names of a file, the first one apart. The others are nodes: a stream can give one file very
+/// many long paths with few bytes.
 struct Names {
     first: Vec<u8>,
-    links: Vec<Vec<u8>>,
+    links: Vec<u32>,
 }
 
 impl Source for StreamSource {
@@ -132,8 +134,7 @@ impl StreamSource {
         if self.by_inode {
             return Some(Names { first: ino.to_string().into_bytes(), links: Vec::new() });
         }
-        let links = links.iter().map(|n| self.tree.path(*n)).collect();
-        Some(Names { first: self.tree.path(*first), links })
+        Some(Names { first: self.tree.path(*first), links: links.to_vec() })
     }
 
     fn inode(
@@ -153,7 +154,8 @@ impl StreamSource {
         };
         if sent {
             let identity = Some(u64::from(header.inumber));
-            for path in names.links {
+            for node in names.links {
+                let path = self.tree.path(node);
                 let kind = EntryKind::Link(names.first.clone());
                 let meta = meta(header, self.tape.linux);
                 emitter.entry(Entry { path, kind, meta, identity })?;

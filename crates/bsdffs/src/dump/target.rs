@@ -57,16 +57,28 @@ pub trait Target {
     /// # Errors
     /// The reason.
     fn clear_xattrs(&mut self, path: &[u8]) -> Result<(), String>;
-    /// The content of the file `name` in the root; `None` if it does not exist.
+    /// The content of the regular file `name` in the root; `None` if it does not exist.
     ///
     /// # Errors
-    /// The reason.
+    /// The reason, such as a length above 1 GiB.
     fn read(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>, String>;
     /// Replaces the file `name` in the root.
     ///
     /// # Errors
     /// The reason.
     fn write(&mut self, name: &[u8], bytes: &[u8]) -> Result<(), String>;
+}
+
+/// Most bytes that [`Target::read`] reads: a `restoresymtable` of twenty million names.
+const MAX_TABLE: u64 = 1 << 30;
+
+/// Fails for what an earlier dump may have put in the place of the table.
+fn check_table(name: &[u8], regular: bool, size: u64) -> Result<(), String> {
+    match (regular, size > MAX_TABLE) {
+        (false, _) => Err(at(name, "not a regular file")),
+        (_, true) => Err(at(name, format!("longer than {MAX_TABLE} bytes"))),
+        _ => Ok(()),
+    }
 }
 
 fn at(path: &[u8], error: impl std::fmt::Display) -> String {
@@ -181,8 +193,10 @@ impl Target for HostTarget {
             Err(Errno::NOENT) => return Ok(None),
             Err(error) => return Err(at(name, error)),
         };
-        let mut bytes = Vec::new();
-        File::from(fd).read_to_end(&mut bytes).map_err(|error| at(name, error))?;
+        let (file, mut bytes) = (File::from(fd), Vec::new());
+        let found = file.metadata().map_err(|error| at(name, error))?;
+        check_table(name, found.is_file(), found.len())?;
+        file.take(MAX_TABLE).read_to_end(&mut bytes).map_err(|error| at(name, error))?;
         Ok(Some(bytes))
     }
 
@@ -311,6 +325,8 @@ impl Target for ImageTarget<'_> {
             Err(Error::NotFound) => return Ok(None),
             Err(error) => return Err(at(name, error)),
         };
+        let found = ffs.getattr(&file);
+        check_table(name, found.kind == FileType::Regular, found.size)?;
         let mut bytes = Vec::new();
         let mut piece = vec![0; 1 << 16];
         loop {

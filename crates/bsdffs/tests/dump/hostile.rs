@@ -159,3 +159,31 @@ fn what_is_not_supported_is_refused_with_its_name() {
     assert!(problems(b"text", false).join("").contains("not a dump"));
     assert!(problems(&[0; 4096], false).join("").contains("not a dump"));
 }
+
+/// An earlier dump may have restored anything in the place of the table of names.
+#[test]
+fn a_table_of_names_that_is_none_is_refused() {
+    use bsdffs::dump::{HostTarget, SymTable, Target};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(std::str::from_utf8(SymTable::NAME).unwrap());
+    let read = || HostTarget::open(dir.path()).unwrap().read(SymTable::NAME);
+    assert_eq!(read(), Ok(None));
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    assert!(read().is_err());
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert!(read().unwrap_err().contains("not a regular file"));
+    std::fs::remove_dir(&path).unwrap();
+    std::fs::File::create(&path).unwrap().set_len(2 << 30).unwrap();
+    assert!(read().unwrap_err().contains("longer than"));
+    let image = Image::new(VOLUMES[0]);
+    image.write(|ffs| {
+        let (cred, root) = (Cred::root(), ffs.root().unwrap());
+        let file = ffs.create(&cred, &root, SymTable::NAME, NodeKind::Regular, 0o644).unwrap();
+        let size = ffs_core::SetAttr { size: Some(2 << 30), ..ffs_core::SetAttr::default() };
+        ffs.setattr(&cred, &file, &size).unwrap();
+        let image = bsdffs::copy::ImageRef { ffs, cred: &cred, name: "image" };
+        let mut target = bsdffs::dump::ImageTarget::new(image, root);
+        assert!(target.read(SymTable::NAME).unwrap_err().contains("longer than"));
+    });
+}

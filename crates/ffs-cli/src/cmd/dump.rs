@@ -64,9 +64,8 @@ pub(crate) struct Args {
     /// IMAGE[@N]: a file or a block device
     #[arg(value_name = "IMAGE")]
     image: OsString,
-    /// The dump: a file, a device, or - for standard output
-    #[arg(short = 'f', value_name = "FILE|-")]
-    file: Option<PathBuf>,
+    #[command(flatten)]
+    stream: Stream,
     /// Record the date of this dump
     #[arg(short = 'u')]
     update: bool,
@@ -101,6 +100,14 @@ pub(crate) struct Args {
     live: bool,
     #[command(flatten)]
     tape: Tape,
+}
+
+/// Arguments that dump and restore share.
+#[derive(clap::Args)]
+pub(super) struct Stream {
+    /// The dump: a file, a device, or - for standard output (of restore: standard input)
+    #[arg(short = 'f', value_name = "FILE|-")]
+    pub(super) file: Option<PathBuf>,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -262,7 +269,7 @@ fn dump(
         writeln!(output::stdout(), "{}", records.saturating_mul(TP_BSIZE as u64))?;
         return Ok(0);
     }
-    let Some(file) = &args.file else {
+    let Some(file) = &args.stream.file else {
         let failure = Failure::plain("no file for the dump");
         return Err(failure.hint("give -f FILE, or -f - for standard output"));
     };

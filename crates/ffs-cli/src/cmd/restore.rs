@@ -5,7 +5,6 @@ mod target;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 
 use bsdffs::copy::{CopyOptions, CopyReport, Entry, Observer, Sink, SkippedFile, Source, transfer};
 use bsdffs::dump::{Header, Incremental, ListedName, Restore, RestoreOptions, SymTable};
@@ -13,7 +12,7 @@ use bsdffs::tar::Input;
 use serde::Serialize;
 
 use super::Doc;
-use super::dump::ctime;
+use super::dump::{Stream, ctime};
 use crate::copying::{CopyProgress, warn_of_losses};
 use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, JsonName};
@@ -65,9 +64,8 @@ pub(crate) const DOC: Doc = Doc {
 pub(crate) struct Args {
     #[command(flatten)]
     action: Action,
-    /// The dump: a file, a device, or - for standard input
-    #[arg(short = 'f', value_name = "FILE|-")]
-    file: Option<PathBuf>,
+    #[command(flatten)]
+    stream: Stream,
     /// The target: a directory, or IMAGE[@N]:/path [default: the current directory]
     #[arg(short = 'D', value_name = "TARGET")]
     target: Option<OsString>,
@@ -101,9 +99,6 @@ pub(crate) struct Args {
     /// With -t: print JSON
     #[arg(long)]
     json: bool,
-    /// Print help
-    #[arg(long, action = clap::ArgAction::Help)]
-    help: Option<bool>,
 }
 
 #[derive(clap::Args)]
@@ -194,7 +189,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 /// Opens the dump; returns its name, too.
 fn open(args: &Args) -> Result<(Restore, String), Failure> {
-    let Some(file) = &args.file else {
+    let Some(file) = &args.stream.file else {
         return Err(Failure::plain("no dump").hint("give -f FILE, or -f - for standard input"));
     };
     let standard_input = file.as_os_str() == "-";
@@ -353,7 +348,7 @@ fn rebuild(args: &Args, restore: Restore, opened: &Opened) -> Outcome {
     let at_table = |why: String| Failure::new(opened.shown(SymTable::NAME), why);
     let table = names.read(SymTable::NAME).map_err(Failure::plain)?;
     let table = table.map(|bytes| SymTable::parse(&bytes)).transpose().map_err(at_table)?;
-    let name = args.file.as_deref().map(|file| show(file.as_os_str().as_bytes()));
+    let name = args.stream.file.as_deref().map(|file| show(file.as_os_str().as_bytes()));
     let name = name.unwrap_or_default();
     let mut incremental =
         Incremental::new(restore, table).map_err(|why| Failure::new(&name, why))?;

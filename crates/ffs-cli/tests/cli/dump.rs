@@ -294,3 +294,30 @@ fn our_restore_reads_dumps_of_linux() {
         }
     }
 }
+
+/// A stream can give one file thousands of long paths with few bytes. They are not all in memory.
+#[test]
+fn many_long_names_of_a_file_need_little_memory() {
+    let d = Dir::new();
+    let image = d.image("a.img", "64m", &["-U"]);
+    let volume = bsdffs::Volume::options().write(true).open(&image).unwrap();
+    let mut dir = String::new();
+    for _ in 0..250 {
+        dir = format!("{dir}/{}", "d".repeat(250));
+        volume.create_dir(&dir).unwrap();
+    }
+    drop(volume.create_file("/file").unwrap());
+    for n in 0..5000 {
+        volume.hard_link("/file", format!("{dir}/{n}")).unwrap();
+    }
+    volume.close().unwrap();
+    let dump = d.str("dump");
+    ok(&["dump", "-f", &dump, &image]);
+    assert!(fs::metadata(&dump).unwrap().len() < 4 << 20);
+    // All paths together have 300 MiB.
+    let ffs = assert_cmd::cargo::cargo_bin!("ffs");
+    let script = format!("ulimit -d 200000; exec {} restore -N -r -f {dump} .", ffs.display());
+    let limited =
+        Command::new("sh").args(["-c", &script]).current_dir(d.path("")).output().unwrap();
+    assert!(limited.status.success(), "{}", text(&limited));
+}
