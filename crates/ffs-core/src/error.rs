@@ -43,6 +43,12 @@ pub enum Error {
     /// `ENOSPC`: no inode.
     #[error("no inodes left on the file system")]
     NoInodes,
+    /// `EDQUOT`: a quota of the file's owner or group.
+    #[error("disk quota exceeded")]
+    Quota,
+    /// `ENOENT`: quotas cannot be turned on.
+    #[error("the root directory has no quota file ({0}): `ffs quotacheck -u` or `-g` creates one")]
+    NoQuotaFile(&'static str),
     /// `EFBIG`.
     #[error("file too large")]
     TooBig,
@@ -98,7 +104,7 @@ impl Error {
     pub fn errno(&self) -> i32 {
         match self {
             Error::NotPermitted => libc::EPERM,
-            Error::NotFound => libc::ENOENT,
+            Error::NotFound | Error::NoQuotaFile(_) => libc::ENOENT,
             Error::Io(e) => e.errno(),
             Error::Format(_) | Error::Unwritten => libc::EIO,
             Error::NoData => libc::ENXIO,
@@ -109,6 +115,7 @@ impl Error {
             Error::IsDirectory => libc::EISDIR,
             Error::Invalid(_) => libc::EINVAL,
             Error::TooBig => libc::EFBIG,
+            Error::Quota => libc::EDQUOT,
             Error::NoSpace | Error::NoInodes => libc::ENOSPC,
             Error::ReadOnly(_) => libc::EROFS,
             Error::TooManyLinks => libc::EMLINK,

@@ -12,6 +12,7 @@ use crate::dirhash::Pool;
 use crate::error::{Error, Result};
 use crate::options::Atime;
 use crate::ordering::{Event, FragRun, FreeWhen, Ordering};
+use crate::quota::Quotas;
 use crate::tunables::Tunables;
 use ffs_ondisk::{Geometry, Ino, Timespec};
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub(crate) struct UfsMount {
     pub(crate) dirhash: Arc<Pool>,
     /// When reading a file sets its access time.
     pub(crate) atime: Atime,
+    /// Usage and limits of users and groups.
+    pub(crate) quotas: Quotas,
     read_only: AtomicBool,
 }
 
@@ -45,6 +48,7 @@ impl UfsMount {
             tunables,
             alloc,
             atime,
+            quotas: Quotas::default(),
             read_only: AtomicBool::new(true),
         }
     }

@@ -143,6 +143,7 @@ pub(crate) fn attach(
         nfs4_acls,
         unchecked: matches!(verdict, Verdict::Unchecked(_)),
         mount_lock: RwLock::new(()),
+        quota_files: Mutex::default(),
         state: Mutex::new(state),
     }));
     ffs.0.ump.cache.set_time(env.clock.now().secs);

@@ -21,12 +21,13 @@
 
 mod attach;
 mod policy;
+mod quota;
 mod superblock;
 mod sysctl;
 
 use crate::counters::CounterValues;
 use crate::error::{Error, Result};
-use crate::inode::InodeTable;
+use crate::inode::{Inode, InodeTable};
 use crate::ordering::Pending;
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use crate::syncer::Syncer;
@@ -113,6 +114,8 @@ pub(crate) struct Mount {
     pub(crate) stable: bool,
     /// Operations hold it shared; mount, remount and unmount alone.
     mount_lock: RwLock<()>,
+    /// The quota files in use, by `QuotaType::index`.
+    quota_files: Mutex<[Option<Arc<Inode>>; 2]>,
     state: Mutex<State>,
 }
 
@@ -148,6 +151,7 @@ impl Mount {
     /// prevent the other writes. The caller holds the mount lock alone.
     fn sync_alone(&self) -> Result<()> {
         let timed = self.table.flush_times();
+        self.write_quotas();
         self.syncer.sync_alone()?;
         timed?;
         self.write_summaries()
@@ -156,6 +160,7 @@ impl Mount {
     /// As [`Mount::sync_alone`], with the mount lock held shared. Returns whether all is durable.
     fn sync_shared(&self) -> Result<bool> {
         let timed = self.table.flush_times();
+        self.write_quotas();
         if !self.syncer.sync()? {
             return Ok(false);
         }
@@ -220,6 +225,7 @@ impl Ffs {
             settled.inspect_err(|e| error!(target: LOG, error = %e, "unmount failed"))?;
         }
         self.0.ump.set_read_only(true);
+        self.0.release_quota_files();
         self.purge_names();
         let mut st = self.0.state();
         st.may_write = false;
@@ -353,6 +359,9 @@ impl Ffs {
         }
         let due = now - self.0.state().last_sync >= SYNC_AGE;
         let timed = if due { self.0.table.flush_times() } else { Ok(()) };
+        if due {
+            self.0.write_quotas();
+        }
         self.0.syncer.write_due().and(timed)?;
         if due { self.0.write_summaries() } else { Ok(()) }
     }
