@@ -81,22 +81,22 @@ fn usage_of(record: &Dqblk) -> Usage {
 }
 
 /// Reads the quota files of the volume, by [`QuotaType::index`], and counts the usage. `None`: the
-/// root directory has no such file, or `wanted` is false for its type. Only the files that are
-/// read are not counted themselves.
+/// root directory has no such file, or `wanted` is false for its type. The quota files of both
+/// types are not counted themselves.
 ///
 /// # Errors
 /// The device's; a damaged group or quota file.
 pub fn check(vol: &Volume<'_>, wanted: [bool; 2]) -> Result<[Option<QuotaFile>; 2], AdminError> {
     let mut found = [None, None];
-    for kind in QuotaType::ALL.into_iter().filter(|kind| wanted[kind.index()]) {
+    for kind in QuotaType::ALL {
         found[kind.index()] = find(vol, kind.file_name())?;
     }
     let exempt: Vec<Ino> = found.into_iter().flatten().collect();
     let mut usage = count(vol, &exempt)?.into_iter();
     let mut files = [None, None];
-    for (place, ino) in files.iter_mut().zip(found) {
+    for ((place, ino), wanted) in files.iter_mut().zip(found).zip(wanted) {
         let counted = usage.next().unwrap_or_default();
-        if let Some(ino) = ino {
+        if let Some(ino) = ino.filter(|_| wanted) {
             let (format, records) = read_records(vol, ino)?;
             *place = Some(QuotaFile { ino, format, records, counted });
         }

@@ -252,14 +252,56 @@ fn a_mount_without_quotas_leaves_counts_that_the_next_one_corrects() {
     let file = new_file(&w, &user(), "b").unwrap();
     write(&w, &user(), &file, 0, 8192).unwrap();
     drop(file);
-    let dev = w.dev.clone();
-    w.end();
-    let [users, _] = counted(dev.inner());
+    let dev = unmounted(w);
+    let [users, _] = counted(&dev);
     assert_eq!(users.differences().len(), 1);
-    let w = mount_on(dev.inner().snapshot(), &options(OrderingPolicy::Sync));
+    let w = mount_on(dev, &options(OrderingPolicy::Sync));
     let r = record(&w.fs, QuotaType::User, 10);
     assert_eq!((r.curblocks, r.curinodes), (16, 2));
     end_checked(w);
+}
+
+/// Unmounts without a check.
+fn unmounted(w: World) -> MemDevice {
+    let World { fs, root, dev, .. } = w;
+    drop(root);
+    fs.unmount().unwrap();
+    dev.inner().snapshot()
+}
+
+#[test]
+fn fsck_corrects_old_counts_and_keeps_limits() {
+    for shape in [UFS2, UFS1] {
+        let w = quota_world(shape, OrderingPolicy::None);
+        w.fs.set_quota(QuotaType::User, 10, &limits([7, 0], [3, 4])).unwrap();
+        w.fs.set_quota(QuotaType::Group, 100_000, &limits([7, 8], [0, 0])).unwrap();
+        new_file(&w, &user(), "a").unwrap();
+        let dev = w.dev.clone();
+        end_checked(w);
+        let w = mount_on(dev.inner().snapshot(), &MountOptions::default());
+        let file = new_file(&w, &user(), "b").unwrap();
+        write(&w, &user(), &file, 0, 8192).unwrap();
+        let give = SetAttr { gid: Some(100_000), ..SetAttr::default() };
+        w.fs.setattr(&Cred::root(), &file, &give).unwrap();
+        drop(file);
+        let dev = Arc::new(unmounted(w));
+        let look = Fsck::new(dev.clone(), FsckOptions::no()).run();
+        let found: Vec<_> = look.findings.iter().map(|f| (f.id.as_str(), &f.message[..])).collect();
+        assert_eq!(
+            found,
+            [
+                ("QUOTA-USAGE", "quota.user: wrong usage of 1 id: correct"),
+                ("QUOTA-USAGE", "quota.group: wrong usage of 1 id: correct")
+            ]
+        );
+        let report = Fsck::new(dev.clone(), FsckOptions::yes()).run();
+        assert!(report.clean && report.modified, "{report:?}");
+        let [users, groups] = counted(&*dev);
+        assert_eq!((users.differences(), groups.differences()), (vec![], vec![]));
+        assert_eq!(users.records[&10].isoftlimit, 3);
+        assert_eq!(groups.records[&100_000].bhardlimit, 8);
+        assert!(Fsck::new(dev, FsckOptions::no()).run().is_silent());
+    }
 }
 
 #[test]

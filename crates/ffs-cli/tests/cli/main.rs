@@ -21,6 +21,7 @@ mod offline;
 mod options;
 mod overwrite;
 mod partitions;
+mod quota;
 mod sizing;
 mod stress;
 mod study;

@@ -27,7 +27,7 @@ mod sysctl;
 
 use crate::counters::CounterValues;
 use crate::error::{Error, Result};
-use crate::inode::{Inode, InodeTable};
+use crate::inode::InodeTable;
 use crate::ordering::Pending;
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use crate::syncer::Syncer;
@@ -114,8 +114,8 @@ pub(crate) struct Mount {
     pub(crate) stable: bool,
     /// Operations hold it shared; mount, remount and unmount alone.
     mount_lock: RwLock<()>,
-    /// The quota files in use, by `QuotaType::index`.
-    quota_files: Mutex<[Option<Arc<Inode>>; 2]>,
+    /// With quotas on, the quota files.
+    quota_files: Mutex<quota::QuotaFiles>,
     state: Mutex<State>,
 }
 

@@ -7,7 +7,8 @@
 //! 2. Records are written through the block map of the quota file, as file content. They are
 //!    written before a sync and at least every 30 seconds. A record that cannot be written stays
 //!    changed; this does not fail the sync, because the next mount counts again.
-//! 3. The quota files in use keep their inodes, also if their names are removed.
+//! 3. With quotas on, the quota files of both types keep their inodes, also if their names are
+//!    removed, so that nobody else gets the inode of a file that is not counted.
 //!
 //! Reference: `spec/on-disk-format.md` §15.
 
@@ -25,6 +26,9 @@ use tracing::{info, warn};
 
 /// Bytes of a quota file that are read at a time: whole records.
 const CHUNK: u64 = 1 << 16;
+
+/// The quota files that a volume has, by [`QuotaType::index`].
+pub(crate) type QuotaFiles = [Option<Arc<Inode>>; 2];
 
 /// The usage of users and of groups, by [`QuotaType::index`].
 type Usage = [BTreeMap<u32, Amount>; 2];
@@ -83,27 +87,40 @@ fn bad(file: InodeView<'_>, field: &'static str, found: String, expected: String
 }
 
 impl Mount {
-    /// Turns quotas on, with the files of `files`. No operation is in progress.
-    fn quotas_on(&self, files: Vec<(QuotaType, Arc<Inode>)>) -> Result<()> {
-        let mut records = Vec::new();
-        for (_, ip) in &files {
-            records.push(read_records(self.view_of(ip, &ip.read()))?);
-        }
-        let now = self.ump.now().secs;
+    /// Turns quotas of the types `on` on. `found` has the quota files that the volume has. No
+    /// operation is in progress.
+    fn quotas_on(&self, found: QuotaFiles, on: &[QuotaType]) -> Result<()> {
         let mut kept = self.quota_files.lock();
-        let in_use =
-            |kept: &[Option<Arc<Inode>>; 2]| kept.iter().flatten().map(|ip| ip.ino).collect();
-        let mut exempt: Vec<Ino> = in_use(&kept);
-        exempt.extend(files.iter().map(|(_, ip)| ip.ino));
-        let mut usage = self.count_usage(&exempt)?;
-        for ((kind, ip), records) in files.into_iter().zip(records) {
-            let counted = usage.get_mut(kind.index()).map(std::mem::take).unwrap_or_default();
-            let active = Active::new(ip.ino, records, counted, now);
-            info!(target: LOG, %kind, inode = ip.ino.0, "quotas on");
-            self.ump.quotas.set(kind, Some(active));
-            self.table.hold(&ip);
-            if let Some(place) = kept.get_mut(kind.index()) {
-                *place = Some(ip);
+        // A type that is on keeps its file, whatever has its name now.
+        let pairs = QuotaType::ALL.into_iter().zip(found).zip(kept.iter());
+        let files = pairs.map(|((kind, found), kept)| match kept {
+            Some(kept) if self.ump.quotas.has(kind) => Some(Arc::clone(kept)),
+            _ => found,
+        });
+        let files: Vec<Option<Arc<Inode>>> = files.collect();
+        let mut records = [None, None];
+        for ((kind, ip), records) in QuotaType::ALL.into_iter().zip(&files).zip(&mut records) {
+            if let (Some(ip), true) = (ip, on.contains(&kind)) {
+                *records = Some(read_records(self.view_of(ip, &ip.read()))?);
+            }
+        }
+        let exempt: Vec<Ino> = files.iter().flatten().map(|ip| ip.ino).collect();
+        let usage = self.count_usage(&exempt)?;
+        let now = self.ump.now().secs;
+        for ((kind, records), counted) in QuotaType::ALL.into_iter().zip(records).zip(&usage) {
+            match records {
+                Some(records) => {
+                    info!(target: LOG, %kind, ids = counted.len(), "quotas on");
+                    self.ump.quotas.set(kind, Some(Active::new(records, counted, now)));
+                }
+                None => self.ump.quotas.recount(kind, counted, now),
+            }
+        }
+        self.ump.quotas.set_quota_files(exempt);
+        for (place, new) in kept.iter_mut().zip(files) {
+            new.iter().for_each(|ip| self.table.hold(ip));
+            if let Some(old) = std::mem::replace(place, new) {
+                drop(self.table.release(&old));
             }
         }
         Ok(())
@@ -149,7 +166,7 @@ impl Mount {
         }
         let kept = self.quota_files.lock();
         for (kind, ip) in QuotaType::ALL.into_iter().zip(kept.iter()) {
-            let (Some(ip), Some((_, dirty))) = (ip, self.ump.quotas.take_dirty(kind)) else {
+            let (Some(ip), Some(dirty)) = (ip, self.ump.quotas.take_dirty(kind)) else {
                 continue;
             };
             let mut file = ip.lock(&self.ump);
@@ -170,11 +187,15 @@ impl Mount {
 
     /// Turns quotas of one type off, after its records were written.
     fn quotas_off(&self, kind: QuotaType) {
-        self.ump.quotas.set(kind, None);
-        let ip = self.quota_files.lock().get_mut(kind.index()).and_then(Option::take);
-        if let Some(ip) = ip {
+        if self.ump.quotas.has(kind) {
             info!(target: LOG, %kind, "quotas off");
-            drop(self.table.release(&ip));
+            self.ump.quotas.set(kind, None);
+        }
+        if !self.ump.quotas.is_on() {
+            self.ump.quotas.set_quota_files(Vec::new());
+            for ip in self.quota_files.lock().iter_mut().filter_map(Option::take) {
+                drop(self.table.release(&ip));
+            }
         }
     }
 
@@ -195,17 +216,18 @@ fn count(usage: &mut Usage, d: &Dinode) {
 }
 
 impl Ffs {
-    /// Turns quotas on, with these quota files, after the usage was counted.
+    /// Turns quotas of the types `on` on, after the usage was counted. `found` has the quota files
+    /// of the volume, also of a type that stays off.
     ///
     /// # Errors
     /// [`Error::Busy`] if they are on; [`Error::Format`] for a damaged quota file; the device's.
     /// Quotas stay as they were.
-    pub(crate) fn quotas_on(&self, files: Vec<(QuotaType, Arc<Inode>)>) -> Result<()> {
+    pub(crate) fn quotas_on(&self, found: QuotaFiles, on: &[QuotaType]) -> Result<()> {
         let _alone = self.0.mount_lock.write();
-        if files.iter().any(|(kind, _)| self.0.ump.quotas.has(*kind)) {
+        if on.iter().any(|kind| self.0.ump.quotas.has(*kind)) {
             return Err(Error::Busy("these quotas are on already"));
         }
-        self.0.quotas_on(files)
+        self.0.quotas_on(found, on)
     }
 
     /// Writes the records of one type and turns its quotas off.

@@ -20,22 +20,26 @@ impl Ffs {
         if wanted == QuotaOptions::default() {
             return Ok(());
         }
-        let mut files = Vec::new();
-        for (kind, option) in [(QuotaType::User, wanted.user), (QuotaType::Group, wanted.group)] {
-            if option == QuotaOption::Off {
-                continue;
-            }
-            match self.quota_file(kind) {
-                Ok(file) => files.push((kind, file)),
-                Err(Error::NotFound) if option == QuotaOption::IfPresent => {}
-                Err(Error::NotFound) => return Err(Error::NoQuotaFile(kind.file_name())),
-                Err(e) => return Err(e),
+        let (mut found, mut on) = ([None, None], Vec::new());
+        let options = [(QuotaType::User, wanted.user), (QuotaType::Group, wanted.group)];
+        for ((kind, option), place) in options.into_iter().zip(&mut found) {
+            match (self.quota_file(kind), option) {
+                (Ok(file), option) => {
+                    on.extend((option != QuotaOption::Off).then_some(kind));
+                    *place = Some(file);
+                }
+                (Err(Error::NotFound), QuotaOption::Off | QuotaOption::IfPresent) => {}
+                (Err(Error::NotFound), QuotaOption::On) => {
+                    return Err(Error::NoQuotaFile(kind.file_name()));
+                }
+                (Err(e), _) => return Err(e),
             }
         }
-        if files.is_empty() {
+        if on.is_empty() {
             return Err(Error::NoQuotaFile("quota.user, quota.group"));
         }
-        self.quotas_on(files.iter().map(|(kind, file)| (*kind, file.ip.clone())).collect())
+        let files = found.each_ref().map(|file| file.as_ref().map(|file| file.ip.clone()));
+        self.quotas_on(files, &on)
     }
 
     fn quota_file(&self, kind: QuotaType) -> Result<Vnode> {

@@ -52,11 +52,15 @@ impl Meter {
 }
 
 impl Dquot {
-    /// The record of a quota file, for an id that has `counted` in use. The end of a grace period
-    /// that the file does not have is computed from `now`.
-    pub(super) fn loaded(id: u32, record: Dqblk, counted: Amount, grace: Grace, now: i64) -> Dquot {
-        let found = Dquot { record, dirty: false };
-        let mut dq = found.clone();
+    /// A record of a quota file.
+    pub(super) fn of(record: Dqblk) -> Dquot {
+        Dquot { record, dirty: false }
+    }
+
+    /// Sets the usage to the one that was counted. The end of a grace period that the record does
+    /// not have is computed from `now`.
+    pub(super) fn recount(&mut self, id: u32, counted: Amount, grace: Grace, now: i64) {
+        let mut dq = self.clone();
         dq.set_usage(id, counted, grace, now);
         for (resource, grace) in
             [(Resource::Blocks, grace.blocks), (Resource::Inodes, grace.inodes)]
@@ -66,7 +70,8 @@ impl Dquot {
                 dq.set_meter(resource, Meter { expires: now.saturating_add(grace), ..m });
             }
         }
-        Dquot { dirty: dq != found, ..dq }
+        dq.dirty = self.dirty || dq.record != self.record;
+        *self = dq;
     }
 
     pub(super) fn record(&self) -> &Dqblk {

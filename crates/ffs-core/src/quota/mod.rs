@@ -13,7 +13,7 @@
 //! 3. With quotas off, a charge costs the test of one flag.
 //!
 //! # Locking
-//! One mutex, held briefly; no other lock is taken under it.
+//! Two mutexes, held briefly; no other lock is taken under either.
 //!
 //! Reference: `spec/on-disk-format.md` §15.
 
@@ -87,29 +87,33 @@ impl Grace {
 /// The quotas of users or of groups, turned on.
 #[derive(Debug)]
 pub(crate) struct Active {
-    /// The quota file.
-    file: Ino,
     grace: Grace,
     dquots: BTreeMap<u32, Dquot>,
 }
 
 impl Active {
-    /// The quotas with the records of `file`, and the usage that was counted on the volume.
+    /// The quotas with the records of a quota file, and the usage that was counted on the volume.
     pub(crate) fn new(
-        file: Ino,
-        mut records: BTreeMap<u32, Dqblk>,
-        counted: BTreeMap<u32, Amount>,
+        records: BTreeMap<u32, Dqblk>,
+        counted: &BTreeMap<u32, Amount>,
         now: i64,
     ) -> Active {
         let grace = Grace::of(records.get(&0));
+        let found = records.into_iter().map(|(id, record)| (id, Dquot::of(record)));
+        let mut active = Active { grace, dquots: found.collect() };
+        active.set_usage(counted, now);
+        active
+    }
+
+    /// Sets the usage of all ids to the one that was counted on the volume.
+    fn set_usage(&mut self, counted: &BTreeMap<u32, Amount>, now: i64) {
         for id in counted.keys() {
-            records.entry(*id).or_default();
+            self.dquots.entry(*id).or_default();
         }
-        let load = |(id, record)| {
-            let used = counted.get(&id).copied().unwrap_or_default();
-            (id, Dquot::loaded(id, record, used, grace, now))
-        };
-        Active { file, grace, dquots: records.into_iter().map(load).collect() }
+        for (id, dq) in &mut self.dquots {
+            let used = counted.get(id).copied().unwrap_or_default();
+            dq.recount(*id, used, self.grace, now);
+        }
     }
 
     fn admits(&self, id: u32, more: Amount, now: i64) -> bool {
@@ -126,6 +130,8 @@ impl Active {
 pub(crate) struct Quotas {
     on: AtomicBool,
     types: Mutex<[Option<Active>; 2]>,
+    /// The quota files of both types, whose space nobody is charged for.
+    exempt: Mutex<Vec<Ino>>,
 }
 
 impl Quotas {
@@ -148,9 +154,19 @@ impl Quotas {
         self.with(kind, |_| ()).is_some()
     }
 
-    /// Whether `ino` is a quota file that is in use.
+    /// Sets the usage of a type that is on to the one that was counted.
+    pub(crate) fn recount(&self, kind: QuotaType, counted: &BTreeMap<u32, Amount>, now: i64) {
+        self.with(kind, |active| active.set_usage(counted, now));
+    }
+
+    /// Sets which files are quota files. No operation is in progress.
+    pub(crate) fn set_quota_files(&self, files: Vec<Ino>) {
+        *self.exempt.lock() = files;
+    }
+
+    /// Whether `ino` is a quota file, with quotas of either type on.
     pub(crate) fn is_quota_file(&self, ino: Ino) -> bool {
-        self.types.lock().iter().flatten().any(|active| active.file == ino)
+        self.exempt.lock().contains(&ino)
     }
 
     /// Charges the user and the group.
@@ -227,8 +243,8 @@ impl Quotas {
         })
     }
 
-    /// The quota file and its changed records. They count as written.
-    pub(crate) fn take_dirty(&self, kind: QuotaType) -> Option<(Ino, Vec<(u32, Dqblk)>)> {
+    /// The changed records. They count as written.
+    pub(crate) fn take_dirty(&self, kind: QuotaType) -> Option<Vec<(u32, Dqblk)>> {
         self.with(kind, |active| {
             let mut changed = Vec::new();
             active.dquots.retain(|id, dq| {
@@ -238,7 +254,7 @@ impl Quotas {
                 }
                 !dq.is_empty()
             });
-            (active.file, changed)
+            changed
         })
     }
 

@@ -8,7 +8,7 @@ const USER: Ids = [Some(10), None];
 fn quotas(record: Dqblk, used: Amount) -> Quotas {
     let q = Quotas::default();
     let (records, counted) = (BTreeMap::from([(10, record)]), BTreeMap::from([(10, used)]));
-    q.set(QuotaType::User, Some(Active::new(Ino(4), records, counted, NOW)));
+    q.set(QuotaType::User, Some(Active::new(records, &counted, NOW)));
     q
 }
 
@@ -69,7 +69,7 @@ fn a_group_that_refuses_leaves_the_user_uncharged() {
     let q = quotas(Dqblk::default(), Amount::blocks(9));
     let group = Dqblk { bhardlimit: 5, ..Dqblk::default() };
     let records = BTreeMap::from([(20, group)]);
-    q.set(QuotaType::Group, Some(Active::new(Ino(5), records, BTreeMap::new(), NOW)));
+    q.set(QuotaType::Group, Some(Active::new(records, &BTreeMap::new(), NOW)));
     let ids = [Some(10), Some(20)];
     let refused = q.charge(ids, Amount::blocks(5), Limits::Enforced, NOW);
     assert!(matches!(refused, Err(Error::Quota)));
@@ -91,10 +91,15 @@ fn loading_takes_the_counted_usage_and_starts_missing_periods() {
     // An owner whom the file does not have.
     let q = Quotas::default();
     let counted = BTreeMap::from([(7, Amount { blocks: 8, inodes: 1 })]);
-    q.set(QuotaType::User, Some(Active::new(Ino(4), BTreeMap::new(), counted, NOW)));
-    let (file, dirty) = q.take_dirty(QuotaType::User).unwrap();
-    assert_eq!((file, dirty.len(), dirty[0].0, dirty[0].1.curblocks), (Ino(4), 1, 7, 8));
-    assert!(q.take_dirty(QuotaType::User).unwrap().1.is_empty());
+    q.set(QuotaType::User, Some(Active::new(BTreeMap::new(), &counted, NOW)));
+    let dirty = q.take_dirty(QuotaType::User).unwrap();
+    assert_eq!((dirty.len(), dirty[0].0, dirty[0].1.curblocks), (1, 7, 8));
+    assert!(q.take_dirty(QuotaType::User).unwrap().is_empty());
+    // Counting again keeps limits and forgets nothing that is not written.
+    q.set_limits(QuotaType::User, 7, &Dqblk { bhardlimit: 5, ..Dqblk::default() }, NOW);
+    q.recount(QuotaType::User, &BTreeMap::new(), NOW);
+    assert_eq!((record(&q, 7).bhardlimit, record(&q, 7).curblocks), (5, 0));
+    assert_eq!(q.take_dirty(QuotaType::User).unwrap().len(), 1);
 }
 
 #[test]
@@ -102,7 +107,7 @@ fn record_0_has_the_grace_periods() {
     let root = Dqblk { btime: 60, isoftlimit: 1, bsoftlimit: 1, ..Dqblk::default() };
     let records = BTreeMap::from([(0, root), (10, Dqblk { bsoftlimit: 5, ..Dqblk::default() })]);
     let q = Quotas::default();
-    q.set(QuotaType::User, Some(Active::new(Ino(4), records, BTreeMap::new(), NOW)));
+    q.set(QuotaType::User, Some(Active::new(records, &BTreeMap::new(), NOW)));
     let all = Grace { blocks: 60, inodes: DEFAULT_GRACE };
     assert_eq!(q.grace(QuotaType::User), Some(all));
     assert!(charge(&q, 5, NOW));
@@ -132,9 +137,9 @@ fn records_without_content_are_written_once_and_forgotten() {
     let q = quotas(Dqblk::default(), Amount::inode());
     q.take_dirty(QuotaType::User);
     q.release(USER, Amount::inode());
-    let (_, dirty) = q.take_dirty(QuotaType::User).unwrap();
+    let dirty = q.take_dirty(QuotaType::User).unwrap();
     assert_eq!(dirty, [(10, Dqblk::default())]);
     assert!(q.records(QuotaType::User, 0, 9).unwrap().is_empty());
     q.set_dirty(QuotaType::User, [10].into_iter());
-    assert_eq!(q.take_dirty(QuotaType::User).unwrap().1.len(), 1);
+    assert_eq!(q.take_dirty(QuotaType::User).unwrap().len(), 1);
 }
