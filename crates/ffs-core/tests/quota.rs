@@ -326,9 +326,7 @@ fn a_missing_or_damaged_quota_file_is_a_clear_error_and_nothing_is_lost() {
             w.fs.setattr(&Cred::root(), &file, &set).unwrap();
         }
         drop(file);
-        let dev = w.dev.clone();
-        w.end();
-        dev.inner().snapshot()
+        unmounted(w)
     };
     for (off, bytes, size, want) in [
         (8, &[9u8][..], None, "version is 0x9081104, expected 0x20081104"),
@@ -364,7 +362,7 @@ fn step(w: &World, rng: &mut SplitMix64) {
     let size = [1, 700, 3000, 20_000, 120_000][rng.below(5) as usize];
     let place = [0, 500, 16_384, 300_000, 3_000_000][rng.below(5) as usize];
     let bytes = vec![3; size];
-    let set = |set: SetAttr| file.as_ref().map(|f| w.fs.setattr(cred, f, &set).map(drop).is_ok());
+    let set = |set: SetAttr| drop(file.as_ref().map(|f| w.fs.setattr(cred, f, &set)));
     match rng.below(14) {
         0 => drop(w.fs.create(cred, &d, &a, NodeKind::Regular, 0o666)),
         1 => drop(w.fs.mkdir(cred, &d, &a, 0o777)),
@@ -372,12 +370,12 @@ fn step(w: &World, rng: &mut SplitMix64) {
         3 => drop(w.fs.unlink(cred, &d, &a)),
         4 => drop(w.fs.rmdir(cred, &d, &a)),
         5 => drop(w.fs.rename(cred, (&d, &a), (&d, &b), RenameMode::Replace)),
-        6 => drop(set(SetAttr { size: Some(place / 2), ..SetAttr::default() })),
+        6 => set(SetAttr { size: Some(place / 2), ..SetAttr::default() }),
         7 => {
             let (uid, gid) = (Some(10 + rng.below(3) as u32), Some(20 + rng.below(2) as u32));
-            drop(set(SetAttr { uid, gid, ..SetAttr::default() }));
+            set(SetAttr { uid, gid, ..SetAttr::default() });
         }
-        8 => drop(set(SetAttr { gid: Some(20), size: Some(place), ..SetAttr::default() })),
+        8 => set(SetAttr { gid: Some(20), size: Some(place), ..SetAttr::default() }),
         n => {
             let Ok(file) = &file else { return };
             let ns = XattrNamespace::User;
