@@ -1,8 +1,8 @@
 //! What the quota commands share: the volume with its quotas, names of users, and columns.
 //!
 //! # Invariants
-//! 1. Of an image the usage is counted when it is opened, so it is right whatever the quota files
-//!    say. A mount counts while it is used.
+//! 1. Of an image the usage is counted when it is opened, so it is right even if the quota files
+//!    are old. A mount counts while it is used.
 //! 2. Limits are shown in units of 1024 bytes and of inodes, as BSD's commands do.
 
 use std::collections::BTreeMap;

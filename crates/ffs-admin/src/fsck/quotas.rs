@@ -1,7 +1,7 @@
 //! The quota files: their usage is that of the inodes.
 //!
-//! **Purpose.** A crash leaves old counts in `quota.user` and `quota.group`, because the records are
-//! written some time after the files. FreeBSD leaves this to quotacheck.
+//! **Purpose.** A crash leaves old counts in `quota.user` and `quota.group`, because the records
+//! are written some time after the files. FreeBSD leaves this to quotacheck.
 //!
 //! **Invariants.**
 //! 1. Only usage is corrected, in records that have a place in the file. Limits and times stay, and

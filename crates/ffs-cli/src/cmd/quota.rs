@@ -17,8 +17,8 @@ pub(crate) const DOC: Doc = Doc {
         ("ffs quota -g -q /mnt staff", "one line if the group is over its quota"),
     ],
     exit: &[
-        ("0", "nobody is over a quota"),
-        ("1", "somebody is, or something failed; standard error has a line for each failure"),
+        ("0", "no quota is exceeded"),
+        ("1", "one is, or something failed; standard error has a line for each failure"),
     ],
     see_also: &["ffs-repquota(8)", "ffs-edquota(8)", "ffs-mount(8)"],
     section: "1",

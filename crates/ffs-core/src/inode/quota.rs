@@ -4,7 +4,7 @@
 //! # Invariants
 //! 1. Only the functions of this module change `di_blocks` of a file in memory, so the usage of its
 //!    owner changes with it.
-//! 2. A file that `InodeView::quota_ids` excludes is charged to nobody. The answer changes for a
+//! 2. A file that `InodeView::quota_ids` excludes is charged to no id. The answer changes for a
 //!    file only while quotas are turned on or off, when all usage is counted anew, and when a file
 //!    becomes a snapshot.
 //!
@@ -88,7 +88,7 @@ impl<'a> LockedInode<'a> {
         self.set_blocks(self.data.d.blocks.saturating_sub(sectors));
     }
 
-    /// Sets `di_blocks`, whatever the limits are.
+    /// Sets `di_blocks`, without regard to the limits.
     pub(super) fn set_blocks(&mut self, blocks: u64) {
         let before = std::mem::replace(&mut self.data.d.blocks, blocks);
         if !self.ump.quotas.is_on() || before == blocks {
@@ -147,7 +147,7 @@ impl<'a> LockedInode<'a> {
         Ok(Some(QuotaHold { ump: self.ump, ids, amount }))
     }
 
-    /// Gives the file to another owner and group, whatever the limits are.
+    /// Gives the file to another owner and group, without regard to the limits.
     pub(crate) fn set_owner(&mut self, uid: u32, gid: u32) {
         if self.ump.quotas.is_on() {
             let all = Amount { blocks: self.data.d.blocks, inodes: 1 };

@@ -8,7 +8,7 @@
 //!    written before a sync and at least every 30 seconds. A record that cannot be written stays
 //!    changed; this does not fail the sync, because the next mount counts again.
 //! 3. With quotas on, the quota files of both types keep their inodes, also if their names are
-//!    removed, so that nobody else gets the inode of a file that is not counted.
+//!    removed, so that no other file gets the inode of one that is not counted.
 //!
 //! Reference: `spec/on-disk-format.md` §15.
 
@@ -91,7 +91,7 @@ impl Mount {
     /// operation is in progress.
     fn quotas_on(&self, found: QuotaFiles, on: &[QuotaType]) -> Result<()> {
         let mut kept = self.quota_files.lock();
-        // A type that is on keeps its file, whatever has its name now.
+        // A type that is on keeps its file, also if another file has the name now.
         let pairs = QuotaType::ALL.into_iter().zip(found).zip(kept.iter());
         let files = pairs.map(|((kind, found), kept)| match kept {
             Some(kept) if self.ump.quotas.has(kind) => Some(Arc::clone(kept)),

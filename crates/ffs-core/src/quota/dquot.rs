@@ -97,7 +97,7 @@ impl Dquot {
             && self.meter(Resource::Inodes).admits(more.inodes, now)
     }
 
-    /// Adds `more`, whatever the limits are.
+    /// Adds `more`, without regard to the limits.
     pub(super) fn add(&mut self, id: u32, more: Amount, grace: Grace, now: i64) {
         let used = self.usage();
         let blocks = used.blocks.saturating_add(more.blocks);

@@ -130,7 +130,7 @@ impl Active {
 pub(crate) struct Quotas {
     on: AtomicBool,
     types: Mutex<[Option<Active>; 2]>,
-    /// The quota files of both types, whose space nobody is charged for.
+    /// The quota files of both types, which are charged to no id.
     exempt: Mutex<Vec<Ino>>,
 }
 

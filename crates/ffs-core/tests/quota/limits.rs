@@ -70,7 +70,7 @@ fn a_gift_is_charged_to_the_new_owner_or_refused() {
     assert_eq!(used(QuotaType::Group, 21), (4, 1));
     assert_eq!(used(QuotaType::Group, 20), (0, 0));
     assert_eq!(used(QuotaType::User, 10), (4, 1));
-    // Root may give it to a user who has no quota left; a negative id is nobody's.
+    // Root may give it to a user who has no quota left; a negative id is not counted.
     w.fs.set_quota(QuotaType::User, 11, &limits([0, 1], [0, 1])).unwrap();
     give(&Cred::root(), Some(11), None).unwrap();
     assert_eq!((used(QuotaType::User, 10), used(QuotaType::User, 11)), ((0, 0), (4, 1)));
