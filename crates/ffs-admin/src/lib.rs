@@ -1,4 +1,4 @@
-//! Tools for unmounted images: newfs, fsck, tunefs, growfs, dumpfs.
+//! Tools for unmounted images: newfs, fsck, tunefs, growfs, dumpfs, quotacheck.
 //!
 //! **Purpose.** BSD's administration commands as functions on a [`ffs_device::BlockDevice`].
 //!
@@ -34,6 +34,7 @@ pub mod fsck;
 pub mod growfs;
 pub mod newfs;
 mod plural;
+pub mod quotacheck;
 pub mod tunefs;
 pub mod volume;
 

@@ -110,6 +110,12 @@ commands! {
     Mv mv "mv";
     Ln ln "ln";
     Df df "df";
+    Quotacheck quotacheck "quotacheck";
+    Quota quota "quota";
+    Repquota repquota "repquota";
+    Edquota edquota "edquota";
+    Quotaon quotaon "quotaon";
+    Quotaoff quotaoff "quotaoff";
     Demo demo "demo";
     Lab lab "lab";
 }
@@ -133,6 +139,12 @@ const MULTICALL: &[(&str, &str)] = &[
     ("restore.ufs", "restore"),
     ("restore_ffs", "restore"),
     ("chflags", "chflags"),
+    ("quotacheck", "quotacheck"),
+    ("quota", "quota"),
+    ("repquota", "repquota"),
+    ("edquota", "edquota"),
+    ("quotaon", "quotaon"),
+    ("quotaoff", "quotaoff"),
     ("mount_ffs", "mount"),
     ("mount_ufs", "mount"),
 ];

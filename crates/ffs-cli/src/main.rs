@@ -7,6 +7,7 @@
 //! | `copying`, `compare` | progress and messages of copies; comparing trees |
 //! | `session`, `namei`, `spec` | mounted images; paths in them; the notation `IMAGE@N:/path` |
 //! | `mode`, `owner` | arguments of chmod(1) and chown(8) |
+//! | `quotas` | volumes with quotas, for the quota commands |
 //! | `log` | which events are logged, and where |
 //! | `output`, `progress`, `fail`, `signals` | messages, progress bars, errors, SIGINT |
 //! | `bsd`, `memory` | numbers in BSD's notation; available memory |
@@ -33,6 +34,7 @@ mod namei;
 mod output;
 mod owner;
 mod progress;
+mod quotas;
 mod session;
 mod signals;
 mod spec;

@@ -1,9 +1,10 @@
 //! Owners as chown(8) reads them: `OWNER`, `OWNER:GROUP`, `OWNER:`, `:GROUP`, by name or by number.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::str::FromStr;
 
-use ffs_core::{Error, FileType};
+use ffs_core::{Error, FileType, QuotaType};
 
 use crate::fail::{Failure, show};
 use crate::namei::{Last, PathError, namei};
@@ -50,12 +51,14 @@ impl OwnerChange {
     /// A name is unknown.
     pub(crate) fn resolve(&self, session: &Session) -> Result<(Option<u32>, Option<u32>), Failure> {
         let owner = match &self.owner {
-            Some(name) => Some(Named::of(session, b"/etc/passwd", "user", name)?),
+            Some(name) => Some(Named::of(Some(session), b"/etc/passwd", "user", name)?),
             None => None,
         };
         let gid = match (&self.group, &owner) {
             (Group::Same, _) => None,
-            (Group::Named(name), _) => Some(Named::of(session, b"/etc/group", "group", name)?.id),
+            (Group::Named(name), _) => {
+                Some(Named::of(Some(session), b"/etc/group", "group", name)?.id)
+            }
             (Group::OfOwner, Some(Named { group: Some(group), .. })) => Some(*group),
             (Group::OfOwner, _) => {
                 let name = self.owner.as_deref().unwrap_or_default();
@@ -76,25 +79,77 @@ struct Named {
 }
 
 impl Named {
-    /// The user or group `name` in `file` of the image; of the host if the image has no such file.
-    fn of(session: &Session, file: &[u8], what: &str, name: &str) -> Result<Named, Failure> {
-        let of_image = read(session, file)?;
-        let text = match &of_image {
-            Some(text) => text.clone(),
-            // A host without such a file has no names.
-            None => std::fs::read(show(file)).unwrap_or_default(),
-        };
+    /// The user or group `name` in `file` of the image; of the host if the image has no such file,
+    /// or without an image.
+    fn of(
+        session: Option<&Session>,
+        file: &[u8],
+        what: &str,
+        name: &str,
+    ) -> Result<Named, Failure> {
+        let (image, text) = file_of(session, file)?;
         if let Some(named) = look_up(&text, name) {
             return Ok(named);
         }
         let file = show(file);
-        let (whose, print) = match of_image {
-            Some(_) => (session.image(), format!("ffs cat {}:{file}", session.image())),
+        let (whose, print) = match image {
+            Some(image) => (image, format!("ffs cat {image}:{file}")),
             None => ("the host", format!("cat {file}")),
         };
         let failure = Failure::new(show(name), format!("no such {what} in {file} of {whose}"));
         Err(failure.hint(format!("print the names with `{print}`, or give a number")))
     }
+}
+
+/// The file of users or of groups.
+fn file_name(kind: QuotaType) -> (&'static [u8], &'static str) {
+    match kind {
+        QuotaType::User => (b"/etc/passwd", "user"),
+        QuotaType::Group => (b"/etc/group", "group"),
+    }
+}
+
+/// The id of a user or group, by name or by number.
+///
+/// # Errors
+/// The name is unknown.
+pub(crate) fn id_of(
+    session: Option<&Session>,
+    kind: QuotaType,
+    name: &str,
+) -> Result<u32, Failure> {
+    let (file, what) = file_name(kind);
+    Named::of(session, file, what, name).map(|named| named.id)
+}
+
+/// The names of all users or groups, by number.
+///
+/// # Errors
+/// The file in the image cannot be read.
+pub(crate) fn names(
+    session: Option<&Session>,
+    kind: QuotaType,
+) -> Result<BTreeMap<u32, String>, Failure> {
+    let (_, text) = file_of(session, file_name(kind).0)?;
+    let mut names = BTreeMap::new();
+    for (name, named) in text.split(|&byte| byte == b'\n').filter_map(row) {
+        names.entry(named.id).or_insert_with(|| show(name));
+    }
+    Ok(names)
+}
+
+/// The file `file` of the image, with the name of the image, or else that of the host.
+fn file_of<'s>(
+    session: Option<&'s Session>,
+    file: &[u8],
+) -> Result<(Option<&'s str>, Vec<u8>), Failure> {
+    if let Some(session) = session
+        && let Some(text) = read(session, file)?
+    {
+        return Ok((Some(session.image()), text));
+    }
+    // A host without such a file has no names.
+    Ok((None, std::fs::read(show(file)).unwrap_or_default()))
 }
 
 /// The line of `name` in a file of users or groups; by number if no line has that name.

@@ -53,7 +53,13 @@ pub(crate) enum Beside {
 impl Session {
     /// Mounts `image` to read it.
     pub(crate) fn read(image: &OsStr) -> Result<Session, Failure> {
-        Session::on(image, open(image, false)?.device)
+        Session::read_with(image, &MountOptions { read_only: true, ..offline() })
+    }
+
+    /// Mounts `image` to read it, with `options` for a read-only mount.
+    pub(crate) fn read_with(image: &OsStr, options: &MountOptions) -> Result<Session, Failure> {
+        let opened = open(image, false)?;
+        Session::mount(show(image.as_bytes()), opened.device, options, Env::system())
     }
 
     /// Mounts the volume on `device`, which is called `image`, to read it.
@@ -90,11 +96,16 @@ impl Session {
 
     /// Mounts `image` to change it.
     pub(crate) fn write(image: &OsStr) -> Result<Session, Failure> {
+        Session::write_with(image, &offline())
+    }
+
+    /// Mounts `image` to change it, with `options`.
+    pub(crate) fn write_with(image: &OsStr, options: &MountOptions) -> Result<Session, Failure> {
         signals::listen();
         let opened = open(image, true)?;
         let name = show(image.as_bytes());
         let device = Arc::clone(&opened.device);
-        let mut session = Session::mount(name, device, &offline(), Env::system())?;
+        let mut session = Session::mount(name, device, options, Env::system())?;
         session.opened = Some(opened);
         if session.ffs.is_read_only() {
             let why = session.ffs.read_only_reason().unwrap_or("it is read-only");
@@ -119,6 +130,7 @@ impl Session {
             let failure = Failure::new(&image, &error);
             match &error {
                 ffs_core::Error::Format(error) => failure.advised(error, &image),
+                ffs_core::Error::NoQuotaFile(_) => failure,
                 _ => failure.hint(format!("`ffs fsck -n {image}` may show the cause")),
             }
         })?;
@@ -128,6 +140,11 @@ impl Session {
     /// The mounted image, for copies.
     pub(crate) fn image_ref(&self) -> ImageRef<'_> {
         ImageRef { ffs: &self.ffs, cred: &self.cred, name: &self.image }
+    }
+
+    /// The device of an image that was opened for writing.
+    pub(crate) fn device(&self) -> Option<&dyn BlockDevice> {
+        self.opened.as_ref().map(|opened| &*opened.device)
     }
 
     /// The image as its user named it.

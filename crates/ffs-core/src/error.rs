@@ -46,6 +46,12 @@ pub enum Error {
     /// `ENOSPC`: the superblock lists 20 snapshots.
     #[error("the volume has 20 snapshots, and cannot have more")]
     TooManySnapshots,
+    /// `EDQUOT`: a quota of the file's owner or group.
+    #[error("disk quota exceeded")]
+    Quota,
+    /// `ENOENT`: quotas cannot be turned on.
+    #[error("the root directory has no quota file ({0}): `ffs quotacheck -u` or `-g` creates one")]
+    NoQuotaFile(&'static str),
     /// `EFBIG`.
     #[error("file too large")]
     TooBig,
@@ -101,7 +107,7 @@ impl Error {
     pub fn errno(&self) -> i32 {
         match self {
             Error::NotPermitted => libc::EPERM,
-            Error::NotFound => libc::ENOENT,
+            Error::NotFound | Error::NoQuotaFile(_) => libc::ENOENT,
             Error::Io(e) => e.errno(),
             Error::Format(_) | Error::Unwritten => libc::EIO,
             Error::NoData => libc::ENXIO,
@@ -113,6 +119,7 @@ impl Error {
             Error::Invalid(_) => libc::EINVAL,
             Error::TooBig => libc::EFBIG,
             Error::NoSpace | Error::NoInodes | Error::TooManySnapshots => libc::ENOSPC,
+            Error::Quota => libc::EDQUOT,
             Error::ReadOnly(_) => libc::EROFS,
             Error::TooManyLinks => libc::EMLINK,
             Error::Range => libc::ERANGE,

@@ -8,6 +8,7 @@
 //! | `syncer` | making changes durable, deferred work |
 //! | `inode` | the inode table, block map, reading, writing, truncation, attributes |
 //! | `ufsmount` | parts that all operations share: cache, allocator, ordering mode, switches |
+//! | `quota` | usage and limits of users and groups |
 //! | `namecache` | names in memory, and the files they name |
 //! | `alloc` | inodes, blocks, fragments, clusters: allocation |
 //! | `ordering` | when metadata may reach the disk |
@@ -33,6 +34,7 @@ mod ops;
 mod options;
 mod ordering;
 mod prefetch;
+mod quota;
 mod snapshot;
 mod sparse_array;
 mod sync;
@@ -45,14 +47,16 @@ pub use buf::{CacheStats, ClassStats};
 pub use counters::{CounterValues, Gauge};
 pub use cred::{Checks, Cred};
 pub use error::{Error, Result};
+pub use ffs_ondisk::quota::{Dqblk, QuotaType};
 pub use ffs_ondisk::rdev::DeviceNumber;
 pub use ffs_ondisk::{FileFlags, FileType, Ino, Timespec};
 pub use mount::{Env, Ffs, Nature, SnapshotStats, Sysctl};
 pub use ops::{Vnode, acl};
-pub use options::{Atime, MountOptions, OrderingPolicy};
+pub use options::{Atime, MountOptions, OrderingPolicy, QuotaOption, QuotaOptions};
 pub use ordering::rules::Rule;
 #[cfg(feature = "mutants")]
 pub use ordering::rules::break_rule;
+pub use quota::Grace;
 #[cfg(feature = "schedule")]
 pub use sync::schedule;
 pub use tunables::{

@@ -32,6 +32,34 @@ pub enum Atime {
     Always,
 }
 
+/// Whether quotas of one type are on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum QuotaOption {
+    /// No.
+    #[default]
+    Off,
+    /// If the volume has the quota file.
+    IfPresent,
+    /// Yes. Without the quota file the mount fails.
+    On,
+}
+
+/// Which quotas are on. If both are [`QuotaOption::IfPresent`], the mount fails without a quota
+/// file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QuotaOptions {
+    /// Those of users.
+    pub user: QuotaOption,
+    /// Those of groups.
+    pub group: QuotaOption,
+}
+
+impl QuotaOptions {
+    /// Quotas of the types whose file the volume has (`-o quota`).
+    pub const PRESENT: QuotaOptions =
+        QuotaOptions { user: QuotaOption::IfPresent, group: QuotaOption::IfPresent };
+}
+
 /// Options of [`crate::Ffs::mount`].
 #[derive(Clone, Debug)]
 pub struct MountOptions {
@@ -53,6 +81,8 @@ pub struct MountOptions {
     pub acls: Option<bool>,
     /// Changes of names and attributes are durable when the operation returns, as NFS requires.
     pub stable: bool,
+    /// Which quotas are on.
+    pub quotas: QuotaOptions,
     /// Recorded in the superblock as the last mount point.
     pub mounted_on: String,
     /// The switches that have a BSD name.
@@ -70,6 +100,7 @@ impl Default for MountOptions {
             replace_order: true,
             stable: false,
             acls: None,
+            quotas: QuotaOptions::default(),
             mounted_on: String::new(),
             tunables: TunableValues::default(),
         }

@@ -12,6 +12,7 @@ use crate::dirhash::Pool;
 use crate::error::{Error, Result};
 use crate::options::Atime;
 use crate::ordering::{Event, FragRun, FreeWhen, Ordering};
+use crate::quota::Quotas;
 use crate::snapshot::{CopyOrder, Fate, Snapshots};
 use crate::tunables::Tunables;
 use ffs_ondisk::{Geometry, Ino, Timespec};
@@ -34,6 +35,8 @@ pub(crate) struct UfsMount {
     pub(crate) dirhash: Arc<Pool>,
     /// When reading a file sets its access time.
     pub(crate) atime: Atime,
+    /// Usage and limits of users and groups.
+    pub(crate) quotas: Quotas,
     read_only: AtomicBool,
 }
 
@@ -54,6 +57,7 @@ impl UfsMount {
             alloc,
             snapshots,
             atime,
+            quotas: Quotas::default(),
             read_only: AtomicBool::new(true),
         }
     }

@@ -101,6 +101,11 @@ impl Control {
         Ok(Changed { name, before, now })
     }
 
+    /// Sends a message, and returns the text after `ok`.
+    pub(crate) fn command(&self, message: &str) -> Result<String, MountError> {
+        command(&self.mount_point, message)
+    }
+
     fn pages<T>(&self, verb: &str, read: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, MountError> {
         let (mut all, mut from) = (Vec::new(), 0);
         loop {
@@ -123,7 +128,7 @@ fn words<const N: usize>(line: &str) -> Option<[String; N]> {
     words.try_into().ok()
 }
 
-fn version_mismatch() -> MountError {
+pub(crate) fn version_mismatch() -> MountError {
     MountError::Server(
         "the mount's server is another version of ffs: its reply cannot be read".to_owned(),
     )

@@ -5,6 +5,7 @@
 //! | `helper` | the command as a helper of mount(8) and umount(8) |
 //! | `daemon` | background mounts |
 //! | `control` | the client of a running mount: switches and counters |
+//! | `quota` | the same client: quotas |
 //! | `umount` | unmounting, which waits until everything is durable; remounting |
 //! | `disk` | a block device of this process as a file |
 //! | `serve` | a mount from the [`MountRequest`] to its end |
@@ -47,6 +48,7 @@ mod mountinfo;
 mod notifier;
 mod options;
 mod pressure;
+mod quota;
 mod serve;
 mod server;
 mod session;

@@ -7,7 +7,7 @@
 //! **Invariants.** No word is ignored, except those that are meant for mount(8).
 
 use crate::wire::Timeouts;
-use ffs_core::{Atime, MountOptions, OrderingPolicy, TunableError};
+use ffs_core::{Atime, MountOptions, OrderingPolicy, QuotaOption, QuotaOptions, TunableError};
 use std::time::Duration;
 
 /// The parsed mount options.
@@ -171,6 +171,15 @@ words! {
         |o, _| set!(o.core.bsdgroups => true);
     "sysvgroups" "" "new files get the group of the process (the default)"
         |o, _| set!(o.core.bsdgroups => false);
+    "quota" "" "quotas of users and of groups, as far as the volume has the quota files (`ffs \
+        quotacheck` creates them): the usage is counted first"
+        |o, _| set!(o.core.quotas => QuotaOptions::PRESENT);
+    "userquota" "" "quotas of users: the volume must have quota.user"
+        |o, _| set!(o.core.quotas.user => QuotaOption::On);
+    "groupquota" "" "quotas of groups: the volume must have quota.group"
+        |o, _| set!(o.core.quotas.group => QuotaOption::On);
+    "noquota" "" "no quotas (the default): they are neither enforced nor counted"
+        |o, _| set!(o.core.quotas => QuotaOptions::default());
     "acls" "" "POSIX access control lists, even if the volume does not have them enabled \
         (`tunefs -a enable` does that)"
         |o, _| set!(o.core.acls => Some(true));

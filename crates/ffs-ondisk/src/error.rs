@@ -25,6 +25,8 @@ pub enum Structure {
     Snapshot,
     /// Soft-updates journal.
     Journal,
+    /// Quota file.
+    QuotaFile,
 }
 
 impl fmt::Display for Structure {
@@ -39,6 +41,7 @@ impl fmt::Display for Structure {
             Structure::ExtAttr => "extended attributes",
             Structure::Snapshot => "snapshot",
             Structure::Journal => "journal",
+            Structure::QuotaFile => "quota file",
         })
     }
 }

@@ -13,6 +13,7 @@ use crate::cg::CgFields;
 use crate::dinode::{Dinode1, Dinode2};
 use crate::growth;
 use crate::journal::{Blk, Move, Ref, SegHeader, Trunc};
+use crate::quota::{Dqblk, Dqblk32, QuotaHeader};
 use crate::sbfields::SbFields;
 use crate::sbsearch::FsRecovery;
 use crate::wire::Field;
@@ -45,6 +46,9 @@ pub const TABLES: &[Table] = &[
     Table { name: "journal move", size: Move::SIZE, fields: Move::FIELDS },
     Table { name: "journal block", size: Blk::SIZE, fields: Blk::FIELDS },
     Table { name: "journal truncation", size: Trunc::SIZE, fields: Trunc::FIELDS },
+    Table { name: "quota header", size: QuotaHeader::SIZE, fields: QuotaHeader::FIELDS },
+    Table { name: "quota record", size: Dqblk::SIZE, fields: Dqblk::FIELDS },
+    Table { name: "old quota record", size: Dqblk32::SIZE, fields: Dqblk32::FIELDS },
 ];
 
 const fn field(name: &'static str, offset: usize, elem: usize, count: usize) -> Field {

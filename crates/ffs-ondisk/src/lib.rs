@@ -43,6 +43,7 @@
 //! | [`journal`] | reading soft-updates journals |
 //! | [`growth`] | the mark of an unfinished growfs |
 //! | [`snapshot`] | the pointers and the block list of a snapshot file |
+//! | [`quota`] | quota files |
 //! | [`upkeep`] | what no part of ffs keeps right on a volume |
 //! | [`rdev`] | device numbers |
 //! | [`fields`] | the field tables of all structures |
@@ -74,6 +75,7 @@ pub mod geometry;
 pub mod growth;
 pub mod hash;
 pub mod journal;
+pub mod quota;
 pub mod rdev;
 pub mod sbcheck;
 mod sbfields;

@@ -34,6 +34,7 @@ const CORE: &[&str] = &[
     "buf",
     "ordering",
     "alloc",
+    "quota",
     "namecache",
     "ufsmount",
     "inode",

@@ -66,6 +66,7 @@ mod pass4;
 mod pass5;
 mod paths;
 mod progress;
+mod quotas;
 mod readahead;
 pub mod report;
 mod resolve;

@@ -105,6 +105,7 @@ ids! {
     LinkLow = "LINK-LOW", "A link count below the number of names.";
     DirClear = "DIR-CLEAR", "A directory to be cleared.";
     InoBadDup = "INO-BADDUP", "An inode with bad or duplicate blocks.";
+    QuotaUsage = "QUOTA-USAGE", "A record of a quota file has a wrong usage.";
     CsCg = "CS-CG", "A group's record in the summary area is wrong.";
     CgSummary = "CG-SUMMARY", "Counts in a group's header are wrong.";
     CgMaps = "CG-MAPS", "A group's maps are wrong.";
@@ -147,6 +148,8 @@ pub enum Phase {
     Connectivity,
     /// Reference counts.
     References,
+    /// Quota files.
+    Quotas,
     /// Maps and summaries.
     Summaries,
 }
@@ -161,6 +164,7 @@ impl fmt::Display for Phase {
             Phase::Names => "Phase 2 - Check Pathnames",
             Phase::Connectivity => "Phase 3 - Check Connectivity",
             Phase::References => "Phase 4 - Check Reference Counts",
+            Phase::Quotas => "Phase 4b - Check Quotas",
             Phase::Summaries => "Phase 5 - Check Cyl Groups",
         })
     }

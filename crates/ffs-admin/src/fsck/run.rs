@@ -145,6 +145,7 @@ impl Checker<'_> {
         if self.repeating {
             return Ok(false);
         }
+        self.check_quotas()?;
         self.phase5()?;
         Ok(true)
     }

@@ -318,6 +318,7 @@ fn phases(
         Phase::Names,
         Phase::Connectivity,
         Phase::References,
+        Phase::Quotas,
         Phase::Summaries,
     ]);
     for phase in all {

@@ -21,6 +21,7 @@ mod offline;
 mod options;
 mod overwrite;
 mod partitions;
+mod quota;
 mod sizing;
 mod snapshot;
 mod stress;

@@ -216,6 +216,9 @@ impl<'a> LockedInode<'a> {
     fn set_ext_area(&mut self, area: &[u8], reserve: Reserve) -> Result<()> {
         let size = u32::try_from(area.len()).map_err(|_| Error::NoSpace)?;
         let _inode_block = self.ump.inode_block(self.ip.ino)?;
+        let frags = |size| (0..BLOCKS as u64).map(|i| ext_frags(self.g(), size, i)).sum::<u32>();
+        let more = frags(size).saturating_sub(frags(self.data.d.extsize));
+        let (held, hold) = (ext_sectors(self.g(), &self.data.d), self.hold_quota(more, reserve)?);
         let places = self.view().alloc_ext(size, reserve)?;
         if let Err(e) = self.view().write_ext(area, &places) {
             self.view().unwrite_ext(&places);
@@ -227,7 +230,10 @@ impl<'a> LockedInode<'a> {
             old_size: self.data.d.extsize,
         });
         let old = self.detach_ext();
-        self.set_ext_blocks(&places);
+        let frags = self.set_ext_blocks(&places);
+        drop(hold);
+        let blocks = self.data.d.blocks.saturating_sub(held);
+        self.set_blocks(blocks.saturating_add(Dinode::sectors(self.g(), frags)));
         self.data.d.extsize = size;
         self.touch_changed();
         // If this fails, the new attributes are set, and fsck has to free the old fragments.
@@ -235,19 +241,18 @@ impl<'a> LockedInode<'a> {
         self.view().free_all(&old)
     }
 
-    /// Makes `places` the area's blocks.
-    fn set_ext_blocks(&mut self, places: &[FragRun]) {
-        let (g, d) = (self.g(), &mut self.data.d);
-        for (p, run) in d.extb.iter_mut().zip(places) {
+    /// Makes `places` the area's blocks, and returns the number of their fragments.
+    fn set_ext_blocks(&mut self, places: &[FragRun]) -> u32 {
+        for (p, run) in self.data.d.extb.iter_mut().zip(places) {
             *p = raw(run.at);
-            d.blocks = d.blocks.saturating_add(Dinode::sectors(g, run.frags));
         }
+        places.iter().map(|run| run.frags).sum()
     }
 
-    /// Clears the inode's pointers to the area, and returns them.
+    /// Clears the inode's pointers to the area, and returns them. The caller corrects the block
+    /// count.
     pub(super) fn detach_ext(&mut self) -> Vec<Detached> {
         let g = self.g();
-        let held = ext_sectors(g, &self.data.d);
         let mut out = Vec::new();
         let size = self.data.d.extsize;
         for (i, p) in self.data.d.extb.iter_mut().enumerate() {
@@ -258,7 +263,6 @@ impl<'a> LockedInode<'a> {
             *p = 0;
         }
         self.data.d.extsize = 0;
-        self.data.d.blocks = self.data.d.blocks.saturating_sub(held);
         out
     }
 }

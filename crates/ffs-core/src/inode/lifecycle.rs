@@ -2,12 +2,15 @@
 //!
 //! Reference: `spec/allocation.md` §2.2; `spec/soft-updates.md` §6.1, §6.12.
 
+use super::quota::limits_of;
 use super::table::Unlinked;
 use super::{Inode, InodeTable, InodeView, LockedInode};
-use crate::alloc::ParentDir;
+use crate::alloc::{ParentDir, Reserve};
 use crate::error::{Error, Result};
 use crate::ordering::{Event, FreeWhen, InodeChange};
+use crate::quota::Amount;
 use ffs_device::clock::Rng;
+use ffs_ondisk::quota::counted_ids;
 use ffs_ondisk::{Dinode, FileType, Format, Ino, Structure, dinode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,16 +27,19 @@ impl InodeTable {
     /// `nlink` to 0, and releases the inode, which frees it.
     ///
     /// # Errors
-    /// The allocator's; the device's.
+    /// [`Error::Quota`]; the allocator's; the device's.
     pub(crate) fn create(
         &self,
         parent: &ParentDir,
         mode: u16,
-        uid: u32,
-        gid: u32,
+        (uid, gid): (u32, u32),
+        reserve: Reserve,
     ) -> Result<Arc<Inode>> {
         let is_dir = FileType::of_mode(mode) == Some(FileType::Directory);
-        let (ino, old) = self.take_free_inode(parent, is_dir)?;
+        let ids = counted_ids(uid, gid);
+        self.ump.charge_quota(ids, Amount::inode(), limits_of(reserve))?;
+        let taken = self.take_free_inode(parent, is_dir);
+        let (ino, old) = taken.inspect_err(|_| self.ump.quotas.release(ids, Amount::inode()))?;
         let now = self.ump.now();
         let d = Dinode {
             mode,
@@ -155,6 +161,7 @@ impl InodeTable {
             file.end_snapshot()?;
         }
         let emptied = file.discard_content();
+        file.release_quota();
         file.data.d = Dinode { generation: file.data.d.generation, ..Dinode::default() };
         file.data.set_atime(Default::default());
         file.view().forget_blocks(i64::MIN..=i64::MAX);

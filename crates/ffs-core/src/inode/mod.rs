@@ -12,6 +12,7 @@
 //! | `bmap` | logical block to address |
 //! | `balloc` | allocation of blocks: fragment growth, indirect blocks |
 //! | `pref` | preferred addresses of new blocks |
+//! | `quota` | charging the owners of files |
 //! | `read`, `write` | file content |
 //! | `realloc` | making the blocks of a sequential writer contiguous |
 //! | `unmap`, `freeblks` | clearing the pointers to a range of blocks; freeing the blocks |
@@ -55,6 +56,7 @@ mod locked;
 mod map;
 mod names;
 mod pref;
+mod quota;
 mod read;
 mod realloc;
 mod removed;

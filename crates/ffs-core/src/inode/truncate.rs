@@ -2,6 +2,7 @@
 //!
 //! Reference: `spec/soft-updates.md` §6.11, §11.2; `spec/on-disk-format.md` §7.7.
 
+use super::extattr::ext_sectors;
 use super::unmap::ShortenedBlock;
 use super::{BufFill, InodeView, LockedInode};
 use crate::alloc::Reserve;
@@ -100,7 +101,9 @@ impl<'a> LockedInode<'a> {
         if d.size == 0 && d.extsize == 0 && d.blocks == 0 {
             return Ok(());
         }
+        let held = ext_sectors(self.g(), d);
         let ext = self.detach_ext();
+        self.set_blocks(self.data.d.blocks.saturating_sub(held));
         self.view().forget_blocks(-2..=-1);
         if !self.data.d.has_pointers(self.g()) {
             self.data.d.short = ShortLink::default();

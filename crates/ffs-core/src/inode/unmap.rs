@@ -179,7 +179,7 @@ impl<'a> LockedInode<'a> {
         let emptied = self.data.d.db == [0; NDADDR] && self.data.d.ib == [0; NIADDR];
         let blocks_before = self.data.d.blocks;
         if emptied {
-            self.data.d.blocks = ext_sectors(self.g(), &self.data.d);
+            self.set_blocks(ext_sectors(self.g(), &self.data.d));
         }
         let updated = self.update(InodeChange::Truncate);
         also.extend(plan.last.as_ref().map(|last| self.view().shorten(last)));
@@ -191,7 +191,7 @@ impl<'a> LockedInode<'a> {
         let freed = self.view().free_detached(&also, &partial, self.data.is_snapshot());
         if !emptied {
             let sectors = self.g().frags_to_sectors(freed.frags);
-            self.data.d.blocks = blocks_before.saturating_sub(sectors);
+            self.set_blocks(blocks_before.saturating_sub(sectors));
             if sectors > 0 {
                 self.update(InodeChange::Attr)?;
             }

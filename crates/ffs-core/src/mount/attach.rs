@@ -156,6 +156,7 @@ pub(crate) fn attach(
         unchecked: matches!(verdict, Verdict::Unchecked(_)),
         snapshot_lock: Mutex::new(()),
         mount_lock: RwLock::new(()),
+        quota_files: Mutex::default(),
         state: Mutex::new(state),
     }));
     ffs.0.ump.cache.set_time(env.clock.now().secs);

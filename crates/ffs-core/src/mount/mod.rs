@@ -21,6 +21,7 @@
 
 mod attach;
 mod policy;
+mod quota;
 mod snapshots;
 mod superblock;
 mod sysctl;
@@ -117,6 +118,8 @@ pub(crate) struct Mount {
     snapshot_lock: Mutex<()>,
     /// Operations hold it shared; mount, remount and unmount alone.
     mount_lock: RwLock<()>,
+    /// With quotas on, the quota files.
+    quota_files: Mutex<quota::QuotaFiles>,
     state: Mutex<State>,
 }
 
@@ -152,6 +155,7 @@ impl Mount {
     /// prevent the other writes. The caller holds the mount lock alone.
     fn sync_alone(&self) -> Result<()> {
         let timed = self.table.flush_times();
+        self.write_quotas();
         self.syncer.sync_alone()?;
         // Copies for snapshots change their inodes. Each block is copied once, so this ends.
         while self.table.store_snapshot_growth()? {
@@ -165,6 +169,7 @@ impl Mount {
     /// As [`Mount::sync_alone`], with the mount lock held shared. Returns whether all is durable.
     fn sync_shared(&self) -> Result<bool> {
         let timed = self.table.flush_times();
+        self.write_quotas();
         if !self.syncer.sync()? {
             return Ok(false);
         }
@@ -243,6 +248,7 @@ impl Ffs {
             settled.inspect_err(|e| error!(target: LOG, error = %e, "unmount failed"))?;
         }
         self.0.ump.set_read_only(true);
+        self.0.release_quota_files();
         self.purge_names();
         let mut st = self.0.state();
         st.may_write = false;
@@ -388,6 +394,9 @@ impl Ffs {
         }
         let due = now - self.0.state().last_sync >= SYNC_AGE;
         let timed = if due { self.0.table.flush_times() } else { Ok(()) };
+        if due {
+            self.0.write_quotas();
+        }
         self.0.syncer.write_due().and(timed)?;
         if due { self.0.write_summaries() } else { Ok(()) }
     }

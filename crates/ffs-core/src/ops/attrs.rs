@@ -90,12 +90,18 @@ impl Ffs {
             check_size(&inode.d, size, self.geometry().maxfilesize)?;
         }
         may_set(&inode.d, cred, set)?;
+        let owner = (set.uid.unwrap_or(inode.d.uid), set.gid.unwrap_or(inode.d.gid));
+        let hold = match set.changes_owner() {
+            true => inode.hold_quota_of(owner, reserve_of(cred))?,
+            false => None,
+        };
         if set.changes_owner() || set.size.is_some() {
             drop_capability(&mut inode, set.set_id)?;
         }
         if let Some(size) = set.size {
             inode.truncate(size, reserve_of(cred))?;
         }
+        drop(hold);
         self.apply(cred, set, &mut inode);
         inode.update(InodeChange::Attr)?;
         Ok(inode.view().attr())
@@ -109,8 +115,9 @@ impl Ffs {
         if (set.changes_owner() || set.size.is_some()) && set.set_id.are_cleared_by(cred) {
             data.d.mode = perm::without_setid(&data.d);
         }
-        data.d.uid = set.uid.unwrap_or(data.d.uid);
-        data.d.gid = set.gid.unwrap_or(data.d.gid);
+        if set.changes_owner() {
+            data.set_owner(set.uid.unwrap_or(data.d.uid), set.gid.unwrap_or(data.d.gid));
+        }
         if let Some(perm) = set.perm {
             let strip = perm::is_checked(cred) && !cred.in_group(data.d.gid) && !data.d.is_dir();
             let allowed = if strip { 0o7777 & !S_ISGID } else { 0o7777 };

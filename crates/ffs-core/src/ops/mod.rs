@@ -15,6 +15,7 @@
 //! | [`acl`] | POSIX access lists, stored in extended attributes |
 //! | `listing` | reading directories and symbolic links |
 //! | `perm` | permission checks |
+//! | `quota` | turning quotas on, quota files |
 //! | `publish` | dependencies of a new name besides its inode |
 //! | `locks` | locking several inodes |
 //!
@@ -44,6 +45,7 @@ mod locks;
 mod names;
 mod perm;
 mod publish;
+mod quota;
 mod remove;
 mod rename;
 mod snapshot;
@@ -90,12 +92,13 @@ impl Ffs {
         Ok(Op { mp: &self.0, _mount_lock: mount_lock })
     }
 
-    /// Runs `operation`, which begins and ends an [`Op`]. If the volume is full and pending
-    /// removals will free space, waits until they are durable and runs `operation` again.
+    /// Runs `operation`, which begins and ends an [`Op`]. If the volume is full, or a quota is
+    /// reached, and pending removals will free space, waits until they are durable and runs
+    /// `operation` again.
     fn retry_after_reclaim<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
         match operation() {
-            Err(Error::NoSpace | Error::NoInodes) if self.reclaim() => {
-                debug!(target: "ffs::ops", "the volume was full: trying again after removals");
+            Err(Error::NoSpace | Error::NoInodes | Error::Quota) if self.reclaim() => {
+                debug!(target: "ffs::ops", "no space or quota: trying again after removals");
                 operation().inspect(|_| bump(&self.0.ump.counters().space_found))
             }
             result => result,

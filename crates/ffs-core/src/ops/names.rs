@@ -372,7 +372,8 @@ impl Mount {
             mode &= !S_ISGID;
         }
         let parent = ParentDir { ino: d.ip.ino, depth: above.freelink, nlink: above.nlink };
-        let child = Held::new(self, self.table.create(&parent, mode, cred.uid, gid)?);
+        let ip = self.table.create(&parent, mode, (cred.uid, gid), reserve_of(cred))?;
+        let child = Held::new(self, ip);
         if kind == FileType::Directory && !self.tracks_depth(&parent) {
             self.lock(&child.ip).d.freelink = 0;
         }

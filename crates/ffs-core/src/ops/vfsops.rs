@@ -15,9 +15,16 @@ impl Ffs {
     ///
     /// # Errors
     /// The device's; [`crate::Error::Format`] if there is no superblock to trust or the root is no
-    /// directory.
+    /// directory, and for a damaged quota file if the options turn quotas on;
+    /// [`crate::Error::NoQuotaFile`].
     pub fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) -> Result<Ffs> {
-        recover(attach(None, dev, opts, env)?)
+        let ffs = recover(attach(None, dev, opts, env)?)?;
+        if let Err(e) = ffs.quotaon(opts.quotas) {
+            // Nothing was changed, so the volume is marked as it was before.
+            drop(ffs.unmount());
+            return Err(e);
+        }
+        Ok(ffs)
     }
 
     /// As [`Ffs::mount`], in an ordering mode that no option names.

@@ -13,6 +13,7 @@
 //! | `set NAME=VALUE` | sets a switch; returns its name, its old and its new value | owner |
 //! | `list N` | returns switches, counters and gauges from the `N`th on | all users |
 //! | `values N` | the same, names and values only | all users |
+//! | `quota ...` | quotas, see `server::quota` | owner; own quotas: all users |
 //!
 //! The reply to `list` and `values` is `ok M` and lines with fields separated by tabs. If `M` is
 //! not 0, the list continues at `M`: another message reads it. The fields are the name, the value,
@@ -38,7 +39,7 @@ impl Server {
         let text = std::str::from_utf8(&message[..end]).map_err(|_| Errno::INVAL)?;
         let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
         let is_owner = r.uid == 0 || r.uid == self.options.owner;
-        if !is_owner && !matches!(verb, "list" | "values" | "is-snapshot") {
+        if !is_owner && !matches!(verb, "list" | "values" | "quota" | "is-snapshot") {
             return Err(Errno::PERM);
         }
         let answer = match (verb, rest) {
@@ -52,6 +53,7 @@ impl Server {
                 format!("ok {}", u8::from(flags.contains(FileFlags::SF_SNAPSHOT)))
             }
             ("set", assignment) => self.set(assignment),
+            ("quota", message) => self.quota(r, message, is_owner)?,
             ("list", from) => self.list(from, describe)?,
             ("values", from) => self.list(from, |s| format!("{}\t{}\n", s.name, s.value))?,
             _ => return Err(Errno::INVAL),
@@ -109,7 +111,7 @@ impl Server {
     }
 }
 
-fn done(outcome: &ffs_core::Result<()>) -> String {
+pub(super) fn done(outcome: &ffs_core::Result<()>) -> String {
     match outcome {
         Ok(()) => "ok".to_owned(),
         Err(e) => format!("error {e}"),

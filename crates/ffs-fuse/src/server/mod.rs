@@ -22,6 +22,7 @@ mod dirs;
 mod ioctl;
 mod names;
 mod nodes;
+mod quota;
 mod setattr;
 mod xattr;
 

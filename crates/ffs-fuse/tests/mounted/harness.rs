@@ -3,6 +3,7 @@
 pub(crate) use crate::served::Image;
 use crate::served::{self, fail, finish, start};
 use ffs_admin::fsck::{Fsck, FsckOptions};
+use ffs_core::QuotaType;
 use ffs_fuse::{Control, MountError};
 use ffs_ondisk::{Endian, Format};
 use std::ffi::OsString;
@@ -19,11 +20,12 @@ pub(crate) fn obstacle() -> Option<String> {
     served::obstacle()
 }
 
-/// `ask DIR list` or `ask DIR set NAME VALUE`.
+/// `ask DIR list`, `ask DIR set NAME VALUE` or `ask DIR quota UID`.
 pub(crate) fn control(arguments: &[OsString]) -> i32 {
     let words: Vec<&str> = arguments[1..].iter().map(|a| a.to_str().unwrap()).collect();
     let outcome = Control::open(arguments[0].as_ref()).and_then(|control| match words[..] {
         ["set", name, value] => control.set(name, value).map(drop),
+        ["quota", uid] => control.quota(QuotaType::User, uid.parse().unwrap()).map(drop),
         _ => control.list().map(drop),
     });
     outcome.map_or_else(|e| fail(&e), |()| 0)

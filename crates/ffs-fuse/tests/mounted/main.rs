@@ -16,6 +16,7 @@ mod judges;
 mod killed;
 mod life;
 mod names;
+mod quota;
 #[path = "../common/served.rs"]
 mod served;
 mod sys;
@@ -58,7 +59,7 @@ fn run(arguments: &[OsString]) -> i32 {
         println!("skipped: all tests of mounts: {why}");
         return 0;
     }
-    let all: [&[Test]; 9] = [
+    let all: [&[Test]; 10] = [
         control::TESTS,
         life::TESTS,
         names::TESTS,
@@ -67,6 +68,7 @@ fn run(arguments: &[OsString]) -> i32 {
         judges::TESTS,
         handles::TESTS,
         durable::TESTS,
+        quota::TESTS,
         killed::TESTS,
     ];
     let mut failed = Vec::new();

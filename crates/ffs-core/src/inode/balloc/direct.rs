@@ -89,7 +89,9 @@ impl LockedInode<'_> {
         reserve: Reserve,
     ) -> Result<Balloc> {
         let pref = self.view().pref_direct(i);
-        let at = self.ump.alloc.alloc_frags(self.ip.ino, pref, frags, reserve)?;
+        self.charge(frags, reserve)?;
+        let at = self.ump.alloc.alloc_frags(self.ip.ino, pref, frags, reserve);
+        let at = at.inspect_err(|_| self.uncharge(frags))?;
         let content = match (self.data.d.is_dir(), i) {
             (true, 0) => BlockContent::DirectoryBody,
             _ => self.view().growth_content(),
@@ -100,7 +102,6 @@ impl LockedInode<'_> {
         let set = Event::PointerSet { slot, new: run, old: None, content, block: buf.key };
         let then = self.ump.ordering.notify(set).disposition;
         self.set_direct(i, at);
-        self.charge(frags);
         Ok(Balloc { granted: Granted { buf, then }, undo: Undo::Direct(i, run) })
     }
 
@@ -123,9 +124,10 @@ impl LockedInode<'_> {
             BufFill::Arbitrary => self.ump.cache.incore(data_key(self.ip.ino, lbn)),
         };
         let pref = self.view().pref_direct(i);
-        let at = self.ump.alloc.realloc_frags(self.ip.ino, old, want, pref, reserve)?;
+        self.charge(want - have, reserve)?;
+        let at = self.ump.alloc.realloc_frags(self.ip.ino, old, want, pref, reserve);
+        let at = at.inspect_err(|_| self.uncharge(want - have))?;
         self.set_direct(i, at);
-        self.charge(want - have);
         Ok(GrownRun { index: i, buf, old, new: FragRun { at, frags: want } })
     }
 

@@ -77,16 +77,19 @@ impl LockedInode<'_> {
         if let Some(at) = chain.data {
             return self.view().allocated_block(lbn, at, fill);
         }
+        let blocks = u32::try_from(chain.missing.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let frags = self.g().frag.saturating_mul(blocks);
+        self.charge(frags, reserve)?;
         let mut allocs = ChainAllocs::default();
         let (run, then) = match self.alloc_chain(lbn, &chain, reserve, &mut allocs) {
             Ok(new) => new,
             Err(e) => {
                 self.undo_chain(&chain, &allocs);
+                self.uncharge(frags);
                 return Err(e);
             }
         };
         let buf = self.view().new_block(lbn, run, fill);
-        self.charge(allocs.frags(self.g().frag));
         let undo = Undo::Indirect(Box::new((chain, allocs)));
         Ok(Balloc { granted: Granted { buf, then }, undo })
     }

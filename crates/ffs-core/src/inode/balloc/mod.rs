@@ -24,7 +24,7 @@ use crate::buf::{BufRef, DiskBlock, Disposition, NewContent};
 use crate::error::{Error, Result};
 use crate::ordering::{BlockContent, Event, FragRun, PtrSlot};
 use ffs_ondisk::bmap::{self, Path};
-use ffs_ondisk::{Dinode, FragNo, Lbn};
+use ffs_ondisk::{FragNo, Lbn};
 use indirect::{Chain, ChainAllocs};
 
 /// The content of the buffer that [`LockedInode::balloc`] returns.
@@ -80,8 +80,8 @@ impl<'a> LockedInode<'a> {
     /// [`LockedInode::update`].
     ///
     /// # Errors
-    /// [`Error::TooBig`], [`Error::NoSpace`], [`Error::Format`], the device's. On an error the file
-    /// is as before.
+    /// [`Error::TooBig`], [`Error::NoSpace`], [`Error::Quota`], [`Error::Format`], the device's. On
+    /// an error the file is as before.
     pub(crate) fn balloc(
         &mut self,
         lbn: Lbn,
@@ -161,16 +161,6 @@ impl<'a> LockedInode<'a> {
         if let Some(p) = self.data.d.db.get_mut(i) {
             *p = raw(at);
         }
-    }
-
-    /// Adds `frags` fragments to `di_blocks`.
-    fn charge(&mut self, frags: u32) {
-        self.data.d.blocks = self.data.d.blocks.saturating_add(Dinode::sectors(self.g(), frags));
-    }
-
-    /// Subtracts `frags` fragments from `di_blocks`.
-    fn uncharge(&mut self, frags: u32) {
-        self.data.d.blocks = self.data.d.blocks.saturating_sub(Dinode::sectors(self.g(), frags));
     }
 }
 

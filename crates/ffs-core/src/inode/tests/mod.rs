@@ -124,7 +124,7 @@ impl Bench {
     /// A new file without a name; its user is the test.
     fn nameless(&self, mode: u16) -> Arc<Inode> {
         let parent = ParentDir { ino: Ino::ROOT, depth: 0, nlink: 3 };
-        let ip = self.t.create(&parent, mode, 10, 20).unwrap();
+        let ip = self.t.create(&parent, mode, (10, 20), Reserve::Denied).unwrap();
         self.t.hold(&ip);
         self.lock(&ip).update(InodeChange::Init).unwrap();
         ip

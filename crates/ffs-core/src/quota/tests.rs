@@ -1,0 +1,145 @@
+//! The rules of limits and grace periods.
+
+use super::*;
+
+const NOW: i64 = 1_000_000;
+const USER: Ids = [Some(10), None];
+
+fn quotas(record: Dqblk, used: Amount) -> Quotas {
+    let q = Quotas::default();
+    let (records, counted) = (BTreeMap::from([(10, record)]), BTreeMap::from([(10, used)]));
+    q.set(QuotaType::User, Some(Active::new(records, &counted, NOW)));
+    q
+}
+
+fn record(q: &Quotas, id: u32) -> Dqblk {
+    let all = q.records(QuotaType::User, 0, 9).unwrap();
+    all.into_iter().find(|(i, _)| *i == id).unwrap().1
+}
+
+fn charge(q: &Quotas, blocks: u64, now: i64) -> bool {
+    q.charge(USER, Amount::blocks(blocks), Limits::Enforced, now).is_ok()
+}
+
+#[test]
+fn usage_stays_below_the_hard_limit() {
+    let q = quotas(Dqblk { bhardlimit: 100, ..Dqblk::default() }, Amount::blocks(90));
+    assert!(!charge(&q, 10, NOW));
+    assert_eq!(record(&q, 10).curblocks, 90);
+    assert!(charge(&q, 9, NOW) && !charge(&q, 1, NOW));
+    q.release(USER, Amount::blocks(1));
+    assert!(charge(&q, 1, NOW));
+    assert_eq!(record(&q, 10).curblocks, 99);
+}
+
+#[test]
+fn the_grace_period_begins_at_the_soft_limit_and_then_ends() {
+    let q = quotas(Dqblk { bsoftlimit: 100, ..Dqblk::default() }, Amount::blocks(99));
+    assert!(charge(&q, 5, NOW + 7));
+    assert_eq!(record(&q, 10).btime, NOW + 7 + DEFAULT_GRACE);
+    assert!(charge(&q, 5, NOW + 7 + DEFAULT_GRACE));
+    assert_eq!(record(&q, 10).btime, NOW + 7 + DEFAULT_GRACE, "it began already");
+    assert!(!charge(&q, 1, NOW + 8 + DEFAULT_GRACE));
+    // Below the limit again: a new period.
+    q.release(USER, Amount::blocks(10));
+    let late = NOW + 20 + DEFAULT_GRACE;
+    assert!(charge(&q, 10, late) && charge(&q, 10, late + 5));
+    assert_eq!(record(&q, 10).btime, late + DEFAULT_GRACE);
+}
+
+#[test]
+fn inodes_have_limits_of_their_own() {
+    let limits = Dqblk { ihardlimit: 3, isoftlimit: 2, ..Dqblk::default() };
+    let q = quotas(limits, Amount { blocks: 1 << 40, inodes: 0 });
+    let create = |now| q.charge(USER, Amount::inode(), Limits::Enforced, now).is_ok();
+    assert!(create(NOW) && create(NOW) && !create(NOW));
+    assert_eq!((record(&q, 10).curinodes, record(&q, 10).itime), (2, NOW + DEFAULT_GRACE));
+    assert!(charge(&q, 100, NOW + 2 * DEFAULT_GRACE), "blocks are not limited");
+}
+
+#[test]
+fn root_exceeds_limits_and_is_counted() {
+    let q = quotas(Dqblk { bhardlimit: 10, ..Dqblk::default() }, Amount::blocks(9));
+    q.charge(USER, Amount::blocks(50), Limits::Ignored, NOW).unwrap();
+    assert_eq!(record(&q, 10).curblocks, 59);
+}
+
+#[test]
+fn a_group_that_refuses_leaves_the_user_uncharged() {
+    let q = quotas(Dqblk::default(), Amount::blocks(9));
+    let group = Dqblk { bhardlimit: 5, ..Dqblk::default() };
+    let records = BTreeMap::from([(20, group)]);
+    q.set(QuotaType::Group, Some(Active::new(records, &BTreeMap::new(), NOW)));
+    let ids = [Some(10), Some(20)];
+    let refused = q.charge(ids, Amount::blocks(5), Limits::Enforced, NOW);
+    assert!(matches!(refused, Err(Error::Quota)));
+    assert_eq!(record(&q, 10).curblocks, 9);
+    q.charge(ids, Amount::blocks(4), Limits::Enforced, NOW).unwrap();
+    assert_eq!(record(&q, 10).curblocks, 13);
+}
+
+#[test]
+fn loading_takes_the_counted_usage_and_starts_missing_periods() {
+    // The file has an old count below the soft limit: the period begins now.
+    let stale = Dqblk { bsoftlimit: 100, curblocks: 5, btime: 77, ..Dqblk::default() };
+    let q = quotas(stale, Amount::blocks(100));
+    assert_eq!((record(&q, 10).curblocks, record(&q, 10).btime), (100, NOW + DEFAULT_GRACE));
+    // It was above the limit before: the period continues.
+    let running = Dqblk { bsoftlimit: 100, curblocks: 120, btime: 77, ..Dqblk::default() };
+    let q = quotas(running, Amount::blocks(110));
+    assert_eq!(record(&q, 10).btime, 77);
+    // An owner whom the file does not have.
+    let q = Quotas::default();
+    let counted = BTreeMap::from([(7, Amount { blocks: 8, inodes: 1 })]);
+    q.set(QuotaType::User, Some(Active::new(BTreeMap::new(), &counted, NOW)));
+    let dirty = q.take_dirty(QuotaType::User).unwrap();
+    assert_eq!((dirty.len(), dirty[0].0, dirty[0].1.curblocks), (1, 7, 8));
+    assert!(q.take_dirty(QuotaType::User).unwrap().is_empty());
+    // Counting again keeps limits and forgets nothing that is not written.
+    q.set_limits(QuotaType::User, 7, &Dqblk { bhardlimit: 5, ..Dqblk::default() }, NOW);
+    q.recount(QuotaType::User, &BTreeMap::new(), NOW);
+    assert_eq!((record(&q, 7).bhardlimit, record(&q, 7).curblocks), (5, 0));
+    assert_eq!(q.take_dirty(QuotaType::User).unwrap().len(), 1);
+}
+
+#[test]
+fn record_0_has_the_grace_periods() {
+    let root = Dqblk { btime: 60, isoftlimit: 1, bsoftlimit: 1, ..Dqblk::default() };
+    let records = BTreeMap::from([(0, root), (10, Dqblk { bsoftlimit: 5, ..Dqblk::default() })]);
+    let q = Quotas::default();
+    q.set(QuotaType::User, Some(Active::new(records, &BTreeMap::new(), NOW)));
+    let all = Grace { blocks: 60, inodes: DEFAULT_GRACE };
+    assert_eq!(q.grace(QuotaType::User), Some(all));
+    assert!(charge(&q, 5, NOW));
+    assert_eq!(record(&q, 10).btime, NOW + 60);
+    let whole = Amount { blocks: 9, inodes: 9 };
+    q.charge([Some(0), None], whole, Limits::Ignored, NOW).unwrap();
+    assert_eq!((record(&q, 0).btime, record(&q, 0).itime), (60, 0), "root has no period");
+    assert!(q.set_grace(QuotaType::User, Grace { blocks: 0, inodes: 5 }));
+    assert_eq!(q.grace(QuotaType::User), Some(Grace { blocks: DEFAULT_GRACE, inodes: 5 }));
+    assert!(!q.set_grace(QuotaType::Group, all));
+}
+
+#[test]
+fn a_new_soft_limit_below_the_usage_starts_the_period() {
+    let q = quotas(Dqblk::default(), Amount::blocks(50));
+    let limits = |soft| Dqblk { bsoftlimit: soft, curblocks: 9, ..Dqblk::default() };
+    assert!(q.set_limits(QuotaType::User, 10, &limits(60), NOW));
+    assert_eq!((record(&q, 10).btime, record(&q, 10).curblocks), (0, 50));
+    q.set_limits(QuotaType::User, 10, &limits(50), NOW + 1);
+    assert_eq!(record(&q, 10).btime, NOW + 1 + DEFAULT_GRACE);
+    q.set_limits(QuotaType::User, 10, &limits(40), NOW + 2);
+    assert_eq!(record(&q, 10).btime, NOW + 1 + DEFAULT_GRACE);
+}
+
+#[test]
+fn records_without_content_are_written_once_and_forgotten() {
+    let q = quotas(Dqblk::default(), Amount::inode());
+    q.take_dirty(QuotaType::User);
+    q.release(USER, Amount::inode());
+    let dirty = q.take_dirty(QuotaType::User).unwrap();
+    assert_eq!(dirty, [(10, Dqblk::default())]);
+    assert!(q.records(QuotaType::User, 0, 9).unwrap().is_empty());
+    q.set_dirty(QuotaType::User, [10].into_iter());
+    assert_eq!(q.take_dirty(QuotaType::User).unwrap().len(), 1);
+}
