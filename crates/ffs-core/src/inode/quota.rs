@@ -147,6 +147,21 @@ impl<'a> LockedInode<'a> {
         Ok(Some(QuotaHold { ump: self.ump, ids, amount }))
     }
 
+    /// Replaces the inode in memory. A snapshot is charged to nobody, so the owner's usage changes
+    /// when a file becomes one, or is one no more.
+    pub(crate) fn replace_dinode(&mut self, d: Dinode) {
+        let amount = |d: &Dinode| Amount { blocks: d.blocks, inodes: 1 };
+        if !self.ump.quotas.is_on() {
+            self.data.d = d;
+            return;
+        }
+        self.ump.quotas.release(self.view().quota_ids(), amount(&self.data.d));
+        self.data.d = d;
+        // With `Limits::Ignored` nothing is refused.
+        let ids = self.view().quota_ids();
+        drop(self.ump.charge_quota(ids, amount(&self.data.d), Limits::Ignored));
+    }
+
     /// Gives the file to another owner and group, without regard to the limits.
     pub(crate) fn set_owner(&mut self, uid: u32, gid: u32) {
         if self.ump.quotas.is_on() {

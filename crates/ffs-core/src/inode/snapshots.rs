@@ -101,14 +101,14 @@ impl<'a> LockedInode<'a> {
     pub(super) fn end_snapshot(&mut self) -> Result<()> {
         let mut d = self.data.d.clone();
         self.ump.snapshots.make_ordinary(self.ip.ino, &mut d)?;
-        self.data.d = d;
+        self.replace_dinode(d);
         self.view().forget_blocks(i64::MIN..=i64::MAX);
         self.update(InodeChange::Attr)
     }
 
     /// Adds `sectors` to the blocks of the snapshot, and updates the inode.
     pub(crate) fn grow_snapshot(&mut self, sectors: i64) -> Result<()> {
-        self.data.d.blocks = self.data.d.blocks.saturating_add_signed(sectors);
+        self.set_blocks(self.data.d.blocks.saturating_add_signed(sectors));
         self.update(InodeChange::Attr)
     }
 }

@@ -182,8 +182,14 @@ impl Mount {
                 return Err(Error::Busy("the file of the snapshot was changed meanwhile"));
             }
             let empty = file.d.clone();
-            draft.fill_inode(&mut file.d);
-            self.store(&mut file).inspect_err(|_| file.d = empty)
+            let mut filled = empty.clone();
+            draft.fill_inode(&mut filled);
+            file.replace_dinode(filled);
+            let stored = self.store(&mut file);
+            if stored.is_err() {
+                file.replace_dinode(empty);
+            }
+            stored
         });
         if committed.is_err() {
             snapshots.set_listed(ip.ino, false);
