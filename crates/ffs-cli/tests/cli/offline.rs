@@ -153,14 +153,6 @@ fn a_dirty_image_with_soft_updates_is_changed_with_a_remark() {
 }
 
 #[test]
-fn snapshots_make_an_image_read_only() {
-    let d = Dir::new();
-    let Some(image) = d.fixture("nb-ufs2-snap") else { return };
-    ok(&["ls", "-lR", &image]);
-    fails(&["mkdir", &format!("{image}:/x")], 1, "snapshot");
-}
-
-#[test]
 fn settings_change_and_are_shown() {
     let d = Dir::new();
     let image = d.image("a.img", "16m", &["-L", "before"]);
