@@ -127,6 +127,14 @@ pub fn base(n: u8) -> &'static Base {
     BASES[n].get_or_init(|| make(KINDS[n]))
 }
 
+/// The number of a prepared volume with a journal, by any number.
+#[must_use]
+pub fn journal(n: u8) -> u8 {
+    let with = (0..).zip(KINDS).filter(|(_, row)| row.0 == Kind::Journal).map(|(at, _)| at);
+    let with: Vec<u8> = with.collect();
+    with.get(usize::from(n) % with.len().max(1)).copied().unwrap_or(0)
+}
+
 /// A clock and random numbers that are the same in every run.
 #[must_use]
 pub fn env() -> Env {

@@ -4,6 +4,7 @@ use crate::{Input, base, walk, work};
 use ffs_admin::fsck::{self, Finding, Fsck, FsckOptions, FsckReport, exit};
 use ffs_core::{AllocPolicy, DirPref, Ffs, MountOptions, OrderingPolicy, TunableValues};
 use ffs_device::{BlockDevice, MemDevice};
+use ffs_ondisk::sbsearch;
 use std::sync::Arc;
 
 /// Mounts a damaged volume by force, makes operations, unmounts. Errors are expected; panics,
@@ -79,6 +80,35 @@ pub fn fsck_twice(data: &[u8]) {
     fs.unmount().unwrap();
     drop(fs);
     settled(&dev, "work on a repaired volume broke it", &report);
+}
+
+/// Recovers a damaged volume by its damaged journal, as preen does. A refusal leads to preen's
+/// check. After either the volume must be repairable.
+///
+/// # Panics
+/// If it is not, or if the recovery was used a second time.
+pub fn journal(data: &[u8]) {
+    let mut input = Input::of(data);
+    input.base = base::journal(input.base);
+    let image = Arc::new(input.image());
+    let read = |at: u64, len: usize| {
+        let mut bytes = vec![0; len];
+        image.read_at(at, &mut bytes).map(|()| bytes)
+    };
+    let Ok(found) = sbsearch::find(read, Some(image.len_bytes())) else { return };
+    let mut sb = found.sb;
+    sb.f.clean = 0;
+    image.write_at(sb.location, &sb.encode()).unwrap();
+    let dev: Arc<dyn BlockDevice> = image.clone();
+    let run = || {
+        let options = FsckOptions { mode: fsck::Mode::Preen, ..FsckOptions::default() };
+        Fsck::new(dev.clone(), options.at(base::NOW + 5)).run()
+    };
+    if matches!(run().journal, Some(fsck::JournalUse::Recovered(_))) {
+        let again = run();
+        assert!(again.skipped, "a recovered volume is not clean: {again:#?}");
+    }
+    repair(&dev, FsckOptions::yes());
 }
 
 /// Repairs the volume. Returns the report, or `None` if it cannot be checked at all, which must

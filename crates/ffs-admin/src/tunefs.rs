@@ -11,6 +11,7 @@
 //!
 //! References: `spec/allocation.md` §7, `spec/on-disk-format.md` §3 and §14.
 
+mod enable;
 mod journal;
 #[cfg(test)]
 mod tests;
@@ -41,8 +42,12 @@ pub struct TunefsOptions {
     pub avgfilesize: Option<u32>,
     /// `-s`: expected files per directory.
     pub avgfpdir: Option<u32>,
-    /// `-j`: soft-updates journal. It can be disabled only.
+    /// `-j`: soft-updates journal.
     pub journal: Option<bool>,
+    /// `-S`: bytes of a journal that is made; by default BSD's formula.
+    pub journal_size: Option<u64>,
+    /// Time of a journal that is made, seconds since 1970.
+    pub now: i64,
     /// `-J`: gjournal.
     pub gjournal: Option<bool>,
     /// `-k`: fragments at the head of each group kept for metadata.
@@ -249,14 +254,21 @@ pub fn tunefs(dev: &dyn BlockDevice, opts: &TunefsOptions) -> Result<TunefsRepor
         return Ok(report);
     }
     let before = settings(&vol.sb);
+    let flags_before = vol.sb.flags();
     set_values(&mut vol, opts)?;
     set_label(&mut vol.sb, opts)?;
     if let Some(optim) = opts.optim {
         vol.sb.f.optim = optim.code();
     }
     set_flags(&mut vol.sb, opts)?;
+    let had_journal = flags_before.contains(FsFlags::SUJ);
+    let mut made = None;
     let journal = match opts.journal {
-        Some(false) => journal::disable(&mut vol, before_had(&before, "-j"), &mut report.notes)?,
+        Some(false) => journal::disable(&mut vol, had_journal, &mut report.notes)?,
+        Some(true) if !had_journal => {
+            made = Some(enable::plan(&mut vol, opts.journal_size, opts.now, &mut report.notes)?);
+            None
+        }
         _ => None,
     };
     for (old, new) in before.into_iter().zip(settings(&vol.sb)) {
@@ -269,12 +281,11 @@ pub fn tunefs(dev: &dyn BlockDevice, opts: &TunefsOptions) -> Result<TunefsRepor
         tracing::info!(target: "ffs::tunefs", flag, name, %from, %to, "changing a setting");
     }
     advise(&vol.sb, opts, &mut report.notes);
+    if let Some(plan) = made {
+        plan.write(&vol, flags_before)?;
+    }
     write(&vol, opts, journal)?;
     Ok(report)
-}
-
-fn before_had(before: &[Setting], flag: &str) -> bool {
-    before.iter().any(|s| s.flag == flag && s.value == ENABLED)
 }
 
 /// The flags of all requested settings.
@@ -357,9 +368,6 @@ fn set_flags(sb: &mut Superblock, opts: &TunefsOptions) -> Result<(), AdminError
             flags.remove(FsFlags::SOFTDEP_TEMPORARY);
         }
     }
-    if opts.journal == Some(true) && !was.contains(FsFlags::SUJ) {
-        return refuse("soft updates journaling cannot be enabled: not supported");
-    }
     if flags.contains(FsFlags::ACLS | FsFlags::NFS4ACLS) {
         return refuse("POSIX.1e ACLs and NFSv4 ACLs are mutually exclusive");
     }
@@ -367,7 +375,8 @@ fn set_flags(sb: &mut Superblock, opts: &TunefsOptions) -> Result<(), AdminError
     if newly.contains(FsFlags::DOSOFTDEP) && !sb.is_clean() {
         return refuse("soft updates cannot be enabled until fsck is run");
     }
-    if flags.contains(FsFlags::SUJ) && !flags.contains(FsFlags::DOSOFTDEP) {
+    let contradiction = opts.soft_updates == Some(false) || opts.journal.is_none();
+    if flags.contains(FsFlags::SUJ) && !flags.contains(FsFlags::DOSOFTDEP) && contradiction {
         return refuse("the journal needs soft updates: disable it too (-j)");
     }
     sb.set_flags(flags);

@@ -184,8 +184,8 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
     }
 }
 
-/// The arguments of `ffs snapshot create` for those of mksnap_ffs(8): the new snapshot, before which
-/// old versions want the mount point.
+/// The arguments of `ffs snapshot create` for those of mksnap_ffs(8): the new snapshot, before
+/// which old versions want the mount point.
 fn mksnap_args(args: Vec<OsString>) -> Vec<OsString> {
     let is_option = |arg: &&OsString| arg.to_str().is_some_and(|arg| arg.starts_with('-'));
     let (options, mut operands): (Vec<_>, Vec<_>) = args.iter().skip(1).partition(is_option);

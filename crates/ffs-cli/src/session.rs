@@ -14,11 +14,13 @@ pub(crate) mod snapshot;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bsdffs::copy::ImageRef;
 pub(crate) use bsdffs::holds_ufs;
+use ffs_admin::fsck::{JournalUse, recover_by_journal};
 use ffs_core::{Atime, Cred, Env, Ffs, MountOptions, OrderingPolicy, TunableValues};
-use ffs_device::{BlockDevice, OpenError, OpenOptions, Opened};
+use ffs_device::{BlockDevice, OpenError, OpenOptions, Opened, Timestamp};
 use ffs_fuse::MountError;
 use rustix::io::Errno;
 
@@ -105,6 +107,7 @@ impl Session {
         let opened = open(image, true)?;
         let name = show(image.as_bytes());
         let device = Arc::clone(&opened.device);
+        recover(&name, &device);
         let mut session = Session::mount(name, device, options, Env::system())?;
         session.opened = Some(opened);
         if session.ffs.is_read_only() {
@@ -177,6 +180,14 @@ impl Session {
         let value = result?;
         finished?;
         Ok(value)
+    }
+}
+
+/// Recovers a volume that was not unmounted by its soft-updates journal, if that can be used.
+pub(crate) fn recover(name: &str, device: &Arc<dyn BlockDevice>) {
+    let now = Timestamp::from(SystemTime::now()).secs;
+    if let Some(JournalUse::Recovered(done)) = recover_by_journal(device, now) {
+        crate::output::note(format!("{name}: recovered by the journal: {done}"));
     }
 }
 

@@ -1,5 +1,5 @@
-//! Soft-updates journals: recognising one, and reading its segments and records
-//! (`spec/on-disk-format.md` §14).
+//! Soft-updates journals: recognising one, and its segments and records (`spec/on-disk-format.md`
+//! §14).
 //!
 //! The journal is the file `.sujournal` in the root directory. It is a ring of segments without a
 //! head pointer. A segment is one or more device sectors, each with the segment's header and
@@ -9,20 +9,24 @@
 //! 1. [`scan`] takes time and memory proportional to its input: every step advances by at least one
 //!    sector.
 //! 2. A [`Record`] that [`records`] returns refers to inodes and blocks that the volume has.
+//! 3. [`scan`] and [`records`] return what [`segment`] has written.
 
 use crate::bmap;
 use crate::dinode::{Dinode, FileFlags};
 pub use crate::error::BadRecord;
 use crate::geometry::{DIRBLKSIZ, Geometry};
+use crate::hash::check_hash;
 use crate::layout;
 use crate::superblock::{FsFlags, Superblock};
 use crate::units::{FragNo, Ino};
-use crate::wire::{Endian, get};
+use crate::wire::{Endian, get, put};
 
 /// Name of the journal in the root directory.
 pub const NAME: &[u8] = b".sujournal";
-/// Smallest journal, bytes.
+/// Smallest journal, bytes (`SUJ_MIN`).
 pub const MIN_BYTES: u64 = 4 << 20;
+/// Largest journal that is made without an explicit size, bytes (`SUJ_MAX`).
+pub const MAX_BYTES: u64 = 32 << 20;
 /// Bytes of a segment header and of every record.
 pub const RECORD: usize = 32;
 
@@ -33,10 +37,13 @@ layout! {
         8 => oldest: u64, "Oldest sequence number still needed.";
         16 => cnt: u16, "Records in the segment, headers not counted.";
         18 => blocks: u16, "Sectors of the segment.";
-        20 => crc: u32, "Unused.";
+        20 => crc: u32, "Check hash of the segment; 0 if it has none.";
         24 => time: i64, "Time of the mount that wrote it.";
     }
 }
+
+/// Byte offset of the check hash in a header.
+const CRC_OFFSET: usize = 20;
 
 layout! {
     /// A directory entry was added or removed.
@@ -115,6 +122,8 @@ pub struct Segment {
     pub offset: usize,
     /// Bytes, all sectors.
     pub len: usize,
+    /// It has no check hash, or the right one.
+    pub hash_ok: bool,
 }
 
 /// Why `d` cannot be a journal of the volume; `None` if it can.
@@ -122,14 +131,14 @@ pub struct Segment {
 /// The caller checks that it has no holes.
 #[must_use]
 pub fn inode_problem(g: &Geometry, d: &Dinode) -> Option<&'static str> {
-    let flags = FileFlags::SF_IMMUTABLE | FileFlags::SF_NOUNLINK | FileFlags::UF_NODUMP;
+    let flags = FileFlags::SF_IMMUTABLE | FileFlags::SF_NOUNLINK;
     let bsize = u64::from(g.bsize);
     if d.mode != 0o100_400 {
         Some("its mode is not 0100400")
     } else if d.nlink != 1 {
         Some("its link count is not 1")
-    } else if d.flags != flags {
-        Some("its flags are not schg, sunlnk and nodump alone")
+    } else if !d.flags.contains(flags) {
+        Some("it lacks one of the flags schg and sunlnk")
     } else if d.size < MIN_BYTES || !d.size.is_multiple_of(bsize) || d.size > g.maxfilesize {
         Some("its size is not a number of whole blocks from 4 MiB")
     } else {
@@ -144,22 +153,74 @@ pub fn journal_usable(sb: &Superblock, g: &Geometry, d: &Dinode) -> bool {
     sb.flags().contains(FsFlags::SUJ) && inode_problem(g, d).is_none() && stamped
 }
 
+/// Bytes of the journal that tunefs makes: 1/1024 of the volume, but at least 4 MiB and at most 32
+/// MiB or one group.
+#[must_use]
+pub fn default_size(g: &Geometry) -> u64 {
+    let volume = g.size.saturating_mul(g.fsize.into());
+    let group = u64::from(g.fpg) * u64::from(g.fsize);
+    let wanted = (volume / 1024).min(MAX_BYTES).min(group).max(MIN_BYTES);
+    wanted - wanted % u64::from(g.bsize)
+}
+
+/// Why the segments of a journal cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SequenceError {
+    /// The oldest segment that is still needed is absent.
+    #[error("segment {0}, the oldest one needed, is absent")]
+    Missing(u64),
+    /// Two segments have one sequence number.
+    #[error("two segments have the sequence number {0}")]
+    Repeated(u64),
+    /// A complete segment has a wrong check hash. No interrupted write leaves that, because a
+    /// sector is written as a whole.
+    #[error("segment {0} has a wrong check hash")]
+    Damaged(u64),
+    /// The segments do not follow each other in the ring.
+    #[error("segment {0} is not behind the one before it")]
+    Disordered(u64),
+}
+
 /// The segments of the mount at `mtime` in the journal `content`, in order, from the oldest one
 /// still needed to the last before a gap.
 ///
-/// `sector` is the device's sector size in bytes.
-#[must_use]
-pub fn scan(endian: Endian, content: &[u8], sector: usize, mtime: i64) -> Vec<Segment> {
+/// `sector` is the device's sector size in bytes. A gap ends the journal because the kernel writes
+/// segments concurrently, and relies on a segment only when all older ones are durable.
+///
+/// # Errors
+/// A [`SequenceError`] if no mount can have written these segments.
+pub fn scan(
+    endian: Endian,
+    content: &[u8],
+    sector: usize,
+    mtime: i64,
+) -> Result<Vec<Segment>, SequenceError> {
     let mut found = segments(endian, content, sector, mtime);
     let oldest = found.iter().map(|s| s.header.oldest).max().unwrap_or(0);
+    if !found.is_empty() && !found.iter().any(|s| s.header.seq == oldest) {
+        return Err(SequenceError::Missing(oldest));
+    }
     found.retain(|s| s.header.seq >= oldest);
     found.sort_by_key(|s| s.header.seq);
-    if found.first().is_none_or(|s| s.header.seq != oldest) {
-        return Vec::new();
+    let mut neighbours = found.iter().zip(found.iter().skip(1));
+    if let Some((s, _)) = neighbours.find(|(a, b)| a.header.seq == b.header.seq) {
+        return Err(SequenceError::Repeated(s.header.seq));
     }
     let in_row = found.iter().zip(oldest..).take_while(|(s, seq)| s.header.seq == *seq).count();
     found.truncate(in_row);
-    found
+    if let Some(s) = found.iter().find(|s| !s.hash_ok) {
+        return Err(SequenceError::Damaged(s.header.seq));
+    }
+    // A ring that is read in order returns to its start at most once.
+    let neighbours = found.iter().zip(found.iter().skip(1));
+    let mut back = neighbours.filter(|(a, b)| b.offset < a.offset).map(|(_, b)| b);
+    let wrapped = back.next();
+    let lap = wrapped.and(found.first().zip(found.last()));
+    let late = back.next().or(lap.and_then(|(a, z)| (z.offset >= a.offset).then_some(z)));
+    match late {
+        Some(s) => Err(SequenceError::Disordered(s.header.seq)),
+        None => Ok(found),
+    }
 }
 
 /// All complete segments of the mount at `mtime`, in the order of their offsets.
@@ -179,7 +240,8 @@ fn segments(endian: Endian, content: &[u8], sector: usize, mtime: i64) -> Vec<Se
             && !whole.is_empty()
             && whole.chunks(sector).all(|s| same_segment(endian, s, &header));
         if sound {
-            out.push(Segment { header, offset, len });
+            let hash_ok = header.crc == 0 || header.crc == segment_hash(whole, sector);
+            out.push(Segment { header, offset, len, hash_ok });
             offset += len;
         } else {
             offset += sector;
@@ -191,6 +253,64 @@ fn segments(endian: Endian, content: &[u8], sector: usize, mtime: i64) -> Vec<Se
 fn same_segment(endian: Endian, sector: &[u8], first: &SegHeader) -> bool {
     let h = SegHeader::decode(sector, endian);
     h.seq == first.seq && h.time == first.time
+}
+
+/// The check hash of a segment, in which the field of the hash counts as zero in every sector.
+fn segment_hash(whole: &[u8], sector: usize) -> u32 {
+    let sectors = whole.chunks(sector.max(RECORD)).map(|s| check_hash(s, CRC_OFFSET));
+    let hashes: Vec<u8> = sectors.flat_map(u32::to_le_bytes).collect();
+    // 0 is for a segment without a hash.
+    check_hash(&hashes, usize::MAX).max(1)
+}
+
+/// A segment that holds `records`: as many whole sectors as they need, at least one.
+///
+/// The fields `cnt`, `blocks` and `crc` of `header` are computed. FreeBSD's recovery does not read
+/// the check hash. `None` if the records do not fit in one segment.
+#[must_use]
+pub fn segment(
+    endian: Endian,
+    sector: usize,
+    header: &SegHeader,
+    records: &[Record],
+) -> Option<Vec<u8>> {
+    let per_sector = (sector / RECORD).checked_sub(1).filter(|&n| n > 0)?;
+    let blocks = records.len().div_ceil(per_sector).max(1);
+    let header = SegHeader {
+        cnt: u16::try_from(records.len()).ok()?,
+        blocks: u16::try_from(blocks).ok()?,
+        crc: 0,
+        ..*header
+    };
+    let mut out = vec![0; blocks * sector];
+    let mut left = records.iter();
+    for bytes in out.chunks_exact_mut(sector) {
+        header.encode(bytes, endian);
+        for (slot, r) in bytes.chunks_exact_mut(RECORD).skip(1).zip(left.by_ref().take(per_sector))
+        {
+            r.encode(slot, endian);
+        }
+    }
+    let crc = segment_hash(&out, sector);
+    for bytes in out.chunks_exact_mut(sector) {
+        put(bytes, CRC_OFFSET, endian, crc);
+    }
+    Some(out)
+}
+
+impl Record {
+    /// Writes the record to the start of `b`, with the operation of its kind.
+    pub fn encode(&self, b: &mut [u8], e: Endian) {
+        match self {
+            Record::AddRef(r) => Ref { op: 1, ..r.clone() }.encode(b, e),
+            Record::RemRef(r) => Ref { op: 2, ..r.clone() }.encode(b, e),
+            Record::NewBlk(r) => Blk { op: 3, ..r.clone() }.encode(b, e),
+            Record::FreeBlk(r) => Blk { op: 4, ..r.clone() }.encode(b, e),
+            Record::MoveRef(r) => Move { op: 5, ..r.clone() }.encode(b, e),
+            Record::Trunc(r) => Trunc { op: 6, ..r.clone() }.encode(b, e),
+            Record::Sync(r) => Trunc { op: 7, ..r.clone() }.encode(b, e),
+        }
+    }
 }
 
 /// The records of a segment of `content`, each checked against the geometry of the volume.

@@ -116,6 +116,11 @@ impl BufferedDevice {
         }
     }
 
+    /// Sector size of the device, bytes.
+    pub(super) fn sector_size(&self) -> usize {
+        self.dev.sector_size() as usize
+    }
+
     /// Whether the device was written.
     pub(super) fn written(&self) -> bool {
         self.written

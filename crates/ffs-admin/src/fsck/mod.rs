@@ -10,6 +10,7 @@
 //! | `checker`, `run` | the state of a check; the rounds of the phases, the commit, the report |
 //! | `buffered` | the device behind a write-back buffer; the order of writes |
 //! | `locate`, `setup` | finding the superblock; checking it |
+//! | `suj` | recovery by the soft-updates journal, in place of the phases |
 //! | `groups`, `pass1`, `pass1b`, `pass2` ... `pass5` | the phases |
 //! | `pass1_fast` | phase 1 for inodes without problems |
 //! | `readahead` | reading directories in phase 2 |
@@ -74,6 +75,7 @@ mod root;
 mod run;
 mod setup;
 mod snapshots;
+mod suj;
 mod walk;
 
 use std::sync::Arc;
@@ -82,7 +84,9 @@ use ffs_device::BlockDevice;
 
 pub use options::{Erase, FsckOptions};
 pub use progress::Progress;
-pub use report::{Finding, FsckReport, Id, InodeAttrs, Phase, Severity, Totals, exit};
+pub use report::{
+    Finding, FsckReport, Id, InodeAttrs, JournalReport, JournalUse, Phase, Severity, Totals, exit,
+};
 pub use resolve::{Answer, Answers, Mode, Operator};
 
 /// The target of this module's events in the log.
@@ -115,6 +119,15 @@ impl Fsck {
         let Fsck { dev, options, mut progress } = self;
         run::run(dev, options, progress.as_deref_mut().map(|f| f as progress::ProgressFn<'_>))
     }
+}
+
+/// Recovers the volume on `dev` by its soft-updates journal, as preen does, but checks nothing if
+/// the journal cannot be used. `None` if the volume is clean or has no journal.
+///
+/// `now`: seconds since 1970.
+#[must_use]
+pub fn recover_by_journal(dev: &Arc<dyn BlockDevice>, now: i64) -> Option<JournalUse> {
+    run::by_journal(dev, now)
 }
 
 /// Everything wrong with the volume on `dev`: a full check that changes nothing.

@@ -14,6 +14,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::counted;
+
 /// Limit on the findings kept in full; the others are only counted.
 pub const MAX_FINDINGS: usize = 10_000;
 
@@ -362,6 +364,53 @@ pub mod exit {
     pub const RERUN: u8 = 16;
 }
 
+/// What a recovery by the journal did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalReport {
+    /// Segments that were read.
+    pub segments: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Inodes that were freed.
+    pub inodes: u64,
+    /// Directories among them.
+    pub directories: u64,
+    /// Fragments that were freed.
+    pub frags: u64,
+    /// Link counts that were lowered.
+    pub links: u64,
+    /// Files that were truncated.
+    pub truncated: u64,
+}
+
+impl fmt::Display for JournalReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let JournalReport { segments, records, inodes, directories, frags, links, truncated } =
+            *self;
+        write!(
+            f,
+            "{} in {}; freed {} ({} of them directories) and {}; {} lowered, {} truncated",
+            counted(records, "record"),
+            counted(segments, "segment"),
+            counted(inodes, "inode"),
+            directories,
+            counted(frags, "fragment"),
+            counted(links, "link count"),
+            counted(truncated, "file"),
+        )
+    }
+}
+
+/// Use of the soft-updates journal by a check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JournalUse {
+    /// The volume was recovered by the journal, and not checked further.
+    Recovered(JournalReport),
+    /// The journal could not be used, for this reason; everything was checked.
+    Unusable(String),
+}
+
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FsckReport {
@@ -382,6 +431,9 @@ pub struct FsckReport {
     /// Why the check ended early.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stopped: Option<String>,
+    /// Use of the journal; `None` if the volume has none, or if a full check was requested.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub journal: Option<JournalUse>,
 }
 
 impl FsckReport {

@@ -22,8 +22,9 @@ use super::checker::Checker;
 use super::locate;
 use super::options::{Erase, FsckOptions};
 use super::progress::ProgressFn;
-use super::report::{FsckReport, Totals, exit};
+use super::report::{FsckReport, JournalReport, JournalUse, Totals, exit};
 use super::resolve::{Mode, Res, Stop};
+use super::suj;
 
 /// Limit on the rounds of one check.
 const MAX_ROUNDS: u32 = 40;
@@ -46,6 +47,15 @@ pub(super) fn run(
     if clean && healthy && !force && (preen || options.skip_clean) {
         return skipped(&found.sb, &found.geometry);
     }
+    let mut journal = None;
+    if !clean && healthy {
+        match suj::recover(&dev, &found, &options) {
+            Ok(suj::Outcome::NoJournal) => {}
+            Ok(suj::Outcome::Unusable(why)) => journal = Some(JournalUse::Unusable(why)),
+            Ok(suj::Outcome::Recovered(ck, done)) => return recovered(&ck, done),
+            Err(stop) => return stopped(stop),
+        }
+    }
     let (source, warnings) = (found.source, found.warnings.clone());
     match Checker::new(&dev, found, options, report) {
         Ok(mut checker) => {
@@ -56,9 +66,25 @@ pub(super) fn run(
                     checker.finish_exchanges()?;
                     checker.run_phases()
                 });
-            checker.finish(&*dev, outcome, &original)
+            FsckReport { journal, ..checker.finish(&*dev, outcome, &original) }
         }
         Err(stop) => stopped(stop),
+    }
+}
+
+/// Recovers the volume on `dev` by its journal, if it is not clean and has one. It checks
+/// nothing else.
+pub(super) fn by_journal(dev: &Arc<dyn BlockDevice>, now: i64) -> Option<JournalUse> {
+    let located = locate::locate(&**dev, None).ok()?;
+    if located.found.sb.is_clean() || !located.corrections.is_empty() {
+        return None;
+    }
+    let options = FsckOptions { mode: Mode::Preen, now, ..FsckOptions::default() };
+    match suj::recover(dev, &located.found, &options) {
+        Ok(suj::Outcome::NoJournal) => None,
+        Ok(suj::Outcome::Unusable(why)) => Some(JournalUse::Unusable(why)),
+        Ok(suj::Outcome::Recovered(_, done)) => Some(JournalUse::Recovered(done)),
+        Err(stop) => Some(JournalUse::Unusable(explain(stop, UNEXPECTED).1)),
     }
 }
 
@@ -73,6 +99,7 @@ fn empty_report() -> FsckReport {
         skipped: false,
         modified: false,
         stopped: None,
+        journal: None,
     }
 }
 
@@ -82,14 +109,26 @@ fn stopped(stop: Stop) -> FsckReport {
     FsckReport { exit_code, stopped: Some(why), ..empty_report() }
 }
 
-/// The report on a volume that is marked clean and not checked: the superblock's totals.
+/// The report of a recovery by the journal.
+fn recovered(ck: &Checker<'_>, done: JournalReport) -> FsckReport {
+    let totals = totals_of(&ck.sb, &ck.g);
+    let journal = Some(JournalUse::Recovered(done));
+    FsckReport { totals, clean: true, modified: true, journal, ..empty_report() }
+}
+
+/// The report on a volume that is marked clean and not checked.
 fn skipped(sb: &Superblock, g: &Geometry) -> FsckReport {
+    FsckReport { totals: totals_of(sb, g), clean: true, skipped: true, ..empty_report() }
+}
+
+/// The totals in the superblock.
+fn totals_of(sb: &Superblock, g: &Geometry) -> Totals {
     let cs = sb.cstotal();
     let count = |n: i64| u64::try_from(n).unwrap_or(0);
     let free_frags =
         count(cs.nbfree).saturating_mul(g.frag.into()).saturating_add(count(cs.nffree));
     let used_inodes = u64::from(g.inodes()).saturating_sub(2).saturating_sub(count(cs.nifree));
-    let totals = Totals {
+    Totals {
         files: used_inodes.saturating_sub(count(cs.ndir)),
         directories: count(cs.ndir),
         data_frags: g.dsize,
@@ -99,8 +138,7 @@ fn skipped(sb: &Superblock, g: &Geometry) -> FsckReport {
         free_blocks: count(cs.nbfree),
         free_inodes: count(cs.nifree),
         rounds: 0,
-    };
-    FsckReport { totals, clean: true, skipped: true, ..empty_report() }
+    }
 }
 
 /// The message of a check that stopped at a fatal finding.
@@ -201,11 +239,18 @@ impl Checker<'_> {
             skipped: false,
             modified,
             stopped: why,
+            journal: None,
         }
     }
 
+    /// The `fs_mtime` of the repaired volume. A journal is used only if its time equals `fs_mtime`:
+    /// a different one prevents that it is applied over the repairs.
+    pub(super) fn next_mtime(&self) -> i64 {
+        if self.sb.f.mtime == self.now { self.now + 1 } else { self.now }
+    }
+
     /// Writes the repairs and the superblock; `true` if the volume is marked clean now.
-    fn commit(&mut self, completion: Completion, original: &Superblock) -> Res<bool> {
+    pub(super) fn commit(&mut self, completion: Completion, original: &Superblock) -> Res<bool> {
         self.write_new_allocations(completion)?;
         let resolved = completion == Completion::Complete && self.resolver.resolved;
         let mut flags = self.sb.flags();
@@ -229,10 +274,7 @@ impl Checker<'_> {
             return Ok(resolved);
         }
         self.sb.f.time = self.now.max(0);
-        // FreeBSD replays a journal only if its time equals `fs_mtime`: a different time prevents a
-        // replay over these repairs.
-        let mtime = self.sb.f.mtime;
-        self.sb.f.mtime = if mtime == self.now { self.now + 1 } else { self.now };
+        self.sb.f.mtime = self.next_mtime();
         if let Some(at) = self.rewrite_backup {
             let mut copy = self.sb.clone();
             copy.location = at;

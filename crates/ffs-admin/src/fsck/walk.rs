@@ -240,6 +240,15 @@ impl Checker<'_> {
         Ok(going)
     }
 
+    /// Visits every pointer below the indirect block `run`, as if all were below the size.
+    pub(super) fn walk_whole_indirect(
+        &mut self,
+        run: &BlockPointer,
+        v: &mut dyn Visitor,
+    ) -> Res<bool> {
+        self.walk_indirect(run, &FileSize { size: u64::MAX, nblocks: u64::MAX }, v)
+    }
+
     /// Frees the blocks of `node` and drops the repairs buffered for them.
     pub(super) fn release(&mut self, node: &mut Inode) -> Res<()> {
         self.walk(node, &mut Release).map(drop)
@@ -274,8 +283,7 @@ impl Visitor for Release {
             // one.
             let sound = ck.g.run_problem(run.frag(), run.frags).is_none();
             if sound && !ck.is_dup(run.frag().0) {
-                let shape = FileSize { size: u64::MAX, nblocks: u64::MAX };
-                ck.walk_indirect(run, &shape, self)?;
+                ck.walk_whole_indirect(run, self)?;
             }
         }
         ck.release_run(run);

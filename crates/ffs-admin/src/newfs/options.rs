@@ -87,8 +87,6 @@ pub struct NewfsOptions {
     pub label: Option<String>,
     /// `-U`: soft updates.
     pub soft_updates: bool,
-    /// `-j`: soft-updates journal. Refused: newfs cannot make journals.
-    pub journal: bool,
     /// `-J`: the device is a gjournal provider.
     pub gjournal: bool,
     /// `-l`: MAC labels per file.
@@ -132,7 +130,6 @@ impl Default for NewfsOptions {
             metaspace: None,
             label: None,
             soft_updates: false,
-            journal: false,
             gjournal: false,
             multilabel: false,
             trim: false,

@@ -115,7 +115,6 @@ fn check_options(opts: &NewfsOptions) -> Result<(), AdminError> {
     let rule = |ok: bool, option, why: &str| {
         if ok { Ok(()) } else { Err(AdminError::option(option, why)) }
     };
-    rule(!opts.journal, "-j", "not supported: soft-updates journals cannot be made")?;
     rule(opts.minfree <= 99, "-m", "a percentage from 0 to 99")?;
     rule(opts.avgfilesize >= 1, "-g", "at least 1")?;
     rule(opts.avgfpdir >= 1, "-h", "at least 1")?;

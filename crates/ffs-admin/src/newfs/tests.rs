@@ -284,7 +284,6 @@ fn impossible_wishes_are_refused_before_anything_is_written() {
         (4 << 20, NewfsOptions { avgfilesize: 0, ..d() }, "-g"),
         (4 << 20, NewfsOptions { label: Some("a b".into()), ..d() }, "-L"),
         (4 << 20, NewfsOptions { label: Some("x".repeat(32)), ..d() }, "-L"),
-        (4 << 20, NewfsOptions { journal: true, ..d() }, "-j: not supported"),
         (4 << 20, NewfsOptions { size: Some(5 << 20), ..d() }, "-s"),
         (4 << 20, NewfsOptions { reserved: 4 << 20, ..d() }, "too few"),
     ];

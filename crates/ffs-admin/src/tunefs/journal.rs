@@ -42,7 +42,7 @@ pub(super) fn disable(
 }
 
 /// The inode of the journal, according to the root directory.
-fn find(vol: &Volume<'_>) -> Result<Option<Ino>, AdminError> {
+pub(super) fn find(vol: &Volume<'_>) -> Result<Option<Ino>, AdminError> {
     let g = &vol.geo;
     let (root, _, _) = read_inode(vol, Ino::ROOT)?;
     // FreeBSD's tunefs and kernel also search the direct blocks only.
@@ -83,7 +83,10 @@ fn check_journal(vol: &Volume<'_>, raw: u32) -> Result<Ino, AdminError> {
 }
 
 /// Inode `ino`, the block that contains it, and its offset in the block.
-fn read_inode(vol: &Volume<'_>, ino: Ino) -> Result<(Dinode, Vec<u8>, usize), AdminError> {
+pub(super) fn read_inode(
+    vol: &Volume<'_>,
+    ino: Ino,
+) -> Result<(Dinode, Vec<u8>, usize), AdminError> {
     let g = &vol.geo;
     let mut block = vec![0; g.bsize as usize];
     vol.read(g.ino_to_fsba(ino), &mut block)?;

@@ -125,7 +125,7 @@ fn wishes_that_cannot_be_granted_change_nothing() {
         (&clean, label, "-L"),
         (&clean, TunefsOptions { minfree: Some(100), ..d() }, "-m: from 0 to 99"),
         (&clean, TunefsOptions { maxbpg: Some(0), ..d() }, "-e: from 1"),
-        (&clean, TunefsOptions { journal: Some(true), ..d() }, "not supported"),
+        (&dirty, TunefsOptions { journal: Some(true), ..d() }, "until fsck is run"),
         (&dirty, TunefsOptions { soft_updates: Some(true), ..d() }, "until fsck is run"),
     ] {
         let before = dev.to_vec();

@@ -3,6 +3,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test support")]
 
+pub mod suj;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

@@ -8,7 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
 use ffs_admin::fsck::{
-    Answers, Erase, Finding, Fsck, FsckOptions, FsckReport, Mode, Phase, Progress as At, exit,
+    Answers, Erase, Finding, Fsck, FsckOptions, FsckReport, JournalUse, Mode, Phase,
+    Progress as At, exit,
 };
 use ffs_admin::{AdminError, Volume, counted};
 use ffs_device::Timestamp;
@@ -59,6 +60,10 @@ pub(crate) const DOC: Doc = Doc {
 /// On a volume with soft updates, -p repairs what a crash may leave. At anything else it stops, and
 /// has written nothing: a block in use that is marked free (CG-ALLOCFREE), for example, means that
 /// the disk has failed or that the software which wrote it is at fault.
+///
+/// A volume with journaled soft updates that was not unmounted is recovered by its journal with
+/// -p, in a time that does not depend on its size. -p checks everything if the journal cannot be
+/// used, and prints the reason; -f checks everything in any case, and so does a check without -p.
 ///
 /// On a terminal a bar shows the progress of the phase. SIGUSR1 prints the progress in one line.
 #[derive(clap::Args)]
@@ -268,6 +273,15 @@ fn print_report(args: &Args, name: &str, report: &FsckReport) -> Result<(), Fail
         writeln!(out, "{prefix}{finding}")?;
         if described { question::describe(finding, prefix, out) } else { Ok(()) }
     };
+    match &report.journal {
+        Some(JournalUse::Recovered(done)) => {
+            writeln!(out, "{name}: recovered by the journal: {done}")?;
+        }
+        Some(JournalUse::Unusable(why)) => {
+            writeln!(out, "{name}: the journal cannot be used ({why}); checking everything")?;
+        }
+        None => {}
+    }
     if args.preen {
         for finding in &report.findings {
             list(finding, &format!("{name}: "), &mut out)?;

@@ -8,6 +8,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use ffs_admin::counted;
 use ffs_admin::newfs::{self, NewfsOptions, NewfsReport, Optim, Release};
+use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_device::{BlockDevice, FileDevice, OpenOptions, SplitMix64, SystemClock, partition};
 use ffs_ondisk::{Endian, Format};
 use serde::Serialize;
@@ -26,6 +27,7 @@ pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs newfs -s 1g new.img", "a new image of 1 GiB with an empty UFS2"),
         ("ffs newfs -U -L home disk.img@3", "soft updates and a label, in partition 3"),
+        ("ffs newfs -j -s 1g new.img", "soft updates with a journal"),
         ("ffs newfs -O 1 -b 16384 -f 2048 -s 64m old.img", "UFS1 with smaller blocks"),
         ("ffs newfs -R -s 64m same.img", "byte for byte the same each time"),
         ("ffs newfs -N disk.img", "only show what would be made"),
@@ -61,6 +63,9 @@ pub(crate) struct Args {
     #[arg(short = 'r', value_name = "SIZE", value_parser = bsd::sectors, default_value = "0",
           hide_default_value = true)]
     reserved: u64,
+    /// Enable soft updates with a journal: a check after a crash takes less than a second
+    #[arg(short = 'j')]
+    journal: bool,
     /// Only show what would be made
     #[arg(short = 'N')]
     dry_run: bool,
@@ -139,9 +144,6 @@ pub(crate) struct How {
     /// Enable soft updates: consistent after a power failure without synchronous writes
     #[arg(short = 'U')]
     soft_updates: bool,
-    /// Soft updates with a journal (cannot be made yet)
-    #[arg(short = 'j', hide = true)]
-    journal: bool,
     /// The device is a gjournal provider
     #[arg(short = 'J')]
     gjournal: bool,
@@ -223,7 +225,6 @@ impl How {
             metaspace: self.metaspace,
             label: self.label.clone(),
             soft_updates: self.soft_updates,
-            journal: self.journal,
             gjournal: self.gjournal,
             multilabel: self.multilabel,
             trim: self.trim,
@@ -259,13 +260,15 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Err(Failure::plain("-p is not supported").hint(hint));
     }
     let size = args.size.filter(|&size| size > 0);
+    let how = args.how.options();
     let options = NewfsOptions {
+        soft_updates: how.soft_updates || args.journal,
         size,
         reserved: args.reserved,
         reproducible: args.reproducible,
         dry_run: args.dry_run,
         erase: args.erase,
-        ..args.how.options()
+        ..how
     };
     let created = create(&args, size)?;
     let result = make(&args, &name, &options);
@@ -325,8 +328,21 @@ fn make(args: &Args, name: &str, options: &NewfsOptions) -> Result<NewfsReport, 
     let report = newfs::newfs(device, options, &clock, &rng, &mut each).map_err(fail)?;
     if write {
         device.flush().map_err(|error| Failure::new(name, error))?;
+        if args.journal {
+            make_journal(name, device, report.superblock.f.time)?;
+        }
     }
     Ok(report)
+}
+
+/// Adds a journal to the new file system, as FreeBSD's newfs does with tunefs.
+fn make_journal(name: &str, device: &dyn BlockDevice, now: i64) -> Result<(), Failure> {
+    let options = TunefsOptions { journal: Some(true), now, ..TunefsOptions::default() };
+    let made = tunefs(device, &options).and_then(|_| Ok(device.flush()?));
+    made.map_err(|error| {
+        let failure = Failure::new(name, format!("no journal was made: {error}"));
+        failure.hint("make the file system larger, or without -j")
+    })
 }
 
 /// Fails if a disk that is not named as a whole, `IMAGE@0`, has a partition table.
@@ -404,8 +420,10 @@ fn print_report(args: &Args, name: &str, report: &NewfsReport) -> Result<(), Fai
     let (groups, ipg) = (counted(plan.ncg, "cylinder group"), plan.ipg);
     let blocks = plan.fpg / u64::from(plan.frag);
     writeln!(out, "\tusing {groups} of {group:.2}MB, {blocks} blks, {ipg} inodes.")?;
-    if args.how.soft_updates {
-        writeln!(out, "\twith soft updates")?;
+    match (args.journal, args.how.soft_updates) {
+        (true, _) => writeln!(out, "\twith journaled soft updates")?,
+        (false, true) => writeln!(out, "\twith soft updates")?,
+        (false, false) => {}
     }
     bsd::write_backups(&mut out, report.backup_sectors())?;
     out.flush()?;

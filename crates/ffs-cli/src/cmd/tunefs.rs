@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use ffs_admin::Volume;
 use ffs_admin::newfs::Optim;
 use ffs_admin::tunefs::{self, TunefsOptions};
+use ffs_device::{Clock, SystemClock};
 
 use super::Doc;
 use crate::bsd;
@@ -19,7 +20,8 @@ pub(crate) const DOC: Doc = Doc {
         ("ffs tunefs -p disk.img", "show the settings"),
         ("ffs tunefs -n enable disk.img", "soft updates on"),
         ("ffs tunefs -m 5 -o space disk.img", "keep less for root, save space"),
-        ("ffs tunefs -j disable disk.img", "remove a soft-updates journal"),
+        ("ffs tunefs -j enable disk.img", "make a soft-updates journal"),
+        ("ffs tunefs -j disable disk.img", "give it up"),
     ],
     exit: &[
         ("0", "every change was made"),
@@ -56,7 +58,7 @@ pub(crate) struct Args {
     /// gjournal
     #[arg(short = 'J', value_name = "SWITCH", value_parser = bsd::switch)]
     gjournal: Option<bool>,
-    /// Soft-updates journal; it can be disabled only
+    /// Soft-updates journal: makes the file .sujournal, and enables soft updates
     #[arg(short = 'j', value_name = "SWITCH", value_parser = bsd::switch)]
     journal: Option<bool>,
     /// Fragments at the head of each group kept for metadata
@@ -80,8 +82,8 @@ pub(crate) struct Args {
     /// What to optimise
     #[arg(short = 'o', value_name = "time|space")]
     optim: Option<OptimArg>,
-    /// Size of a journal to be made; none can be made yet
-    #[arg(short = 'S', hide = true, value_name = "BYTES", value_parser = bsd::number)]
+    /// With -j enable: size of the journal [default: 1/1024 of the volume, 4 MiB to 32 MiB]
+    #[arg(short = 'S', value_name = "BYTES", value_parser = bsd::number)]
     journal_size: Option<u64>,
     /// Expected files in a directory
     #[arg(short = 's', value_name = "FILES", value_parser = bsd::number32)]
@@ -110,6 +112,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         avgfilesize: args.avgfilesize,
         avgfpdir: args.avgfpdir,
         journal: args.journal,
+        journal_size: args.journal_size,
+        now: if args.journal == Some(true) { SystemClock.now().secs } else { 0 },
         gjournal: args.gjournal,
         metaspace: args.metaspace,
         label: args.label,

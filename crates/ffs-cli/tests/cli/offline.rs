@@ -169,6 +169,39 @@ fn settings_change_and_are_shown() {
 }
 
 #[test]
+fn a_journal_is_made_and_used() {
+    let d = Dir::new();
+    let image = d.image("a.img", "16m", &["-j"]);
+    assert!(ok(&["ls", "-a", &format!("{image}:/")]).contains(".sujournal"));
+    assert!(ok(&["dumpfs", &image]).contains("journaled-soft-updates"));
+    fsck_clean(Path::new(&image));
+    ok(&["tunefs", "-j", "disable", &image]);
+    ok(&["tunefs", "-j", "enable", &image]);
+    // As a crash leaves it: without records, and then after a check.
+    for want in ["recovered by the journal: 0 records", "mounted or checked since"] {
+        let mut bytes = std::fs::read(&image).unwrap();
+        let mut sb = Superblock::decode(&bytes[65536..], 65536).unwrap();
+        sb.f.clean = 0;
+        let sb = sb.encode();
+        bytes[65536..65536 + sb.len()].copy_from_slice(&sb);
+        std::fs::write(&image, bytes).unwrap();
+        let out = ok(&["fsck", "-p", &image]);
+        assert!(out.contains(want), "{out}");
+        fsck_clean(Path::new(&image));
+    }
+    // Also before a command changes the image.
+    let mut bytes = std::fs::read(&image).unwrap();
+    let mut sb = Superblock::decode(&bytes[65536..], 65536).unwrap();
+    (sb.f.clean, sb.f.mtime) = (0, 0);
+    let sb = sb.encode();
+    bytes[65536..65536 + sb.len()].copy_from_slice(&sb);
+    std::fs::write(&image, bytes).unwrap();
+    ok(&["mkdir", &format!("{image}:/d")]);
+    fsck_clean(Path::new(&image));
+    fails(&["newfs", "-j", "-s", "3m", &d.str("b.img")], 1, "no journal was made");
+}
+
+#[test]
 fn newfs_makes_what_bsd_makes_and_asks_for_a_size() {
     let d = Dir::new();
     fails(&["newfs", &d.str("new.img")], 1, "-s");

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | [`cache`] | [`BufCache`]: finding, filling, changing and dropping buffers |
 //! | [`writeback`] | writing buffers, flushing the device |
-//! | [`hooks`] | [`WriteHooks`] and [`CopyOnWrite`]: ordering modes and snapshots in the write path |
+//! | [`hooks`] | [`WriteHooks`], [`CopyOnWrite`]: ordering modes and snapshots in the write path |
 //! | [`state`] | which blocks are in memory; eviction |
 //! | [`block`], [`links`] | the table of blocks |
 //! | [`queues`], [`file_lists`], [`dirty`] | the lists over it |

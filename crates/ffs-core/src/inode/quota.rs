@@ -147,7 +147,7 @@ impl<'a> LockedInode<'a> {
         Ok(Some(QuotaHold { ump: self.ump, ids, amount }))
     }
 
-    /// Replaces the inode in memory. A snapshot is charged to nobody, so the owner's usage changes
+    /// Replaces the inode in memory. A snapshot is charged to no id, so the owner's usage changes
     /// when a file becomes one, or is one no more.
     pub(crate) fn replace_dinode(&mut self, d: Dinode) {
         let amount = |d: &Dinode| Amount { blocks: d.blocks, inodes: 1 };

@@ -24,7 +24,12 @@ impl<'a> InodeView<'a> {
         match self.ump.snapshots.read_block(self.ip.ino, lbn, &mut block) {
             Some(read) => read?,
             None if self.ump.is_read_only() => self.read_unchanging(lbn, &mut block)?,
-            None => return Err(Error::NotSupported("the snapshot is not kept up any more")),
+            None => {
+                // No blocks are copied for it, so it would show new content.
+                let (found, want) = ("not listed", "a snapshot that the superblock lists");
+                let (s, p) = (Structure::Snapshot, place(self.ip.ino));
+                return Err(Error::corrupt(s, p, "flags", found, want));
+            }
         }
         let n = out.len().min(block.len() - skip);
         if let (Some(to), Some(from)) = (out.get_mut(..n), block.get(skip..skip + n)) {
@@ -33,7 +38,7 @@ impl<'a> InodeView<'a> {
         Ok(n)
     }
 
-    /// Reads a block of a snapshot of a volume that nobody changes. The last block of the volume
+    /// Reads a block of a snapshot of a volume that does not change. The last block of the volume
     /// may be shorter than a block.
     fn read_unchanging(self, lbn: Lbn, block: &mut [u8]) -> Result<()> {
         let g = self.g();

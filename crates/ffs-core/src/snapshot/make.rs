@@ -4,7 +4,7 @@
 //! version while the volume is in use, [`Draft::suspend`] brings it up to date while no operation
 //! runs and begins copy-on-write, [`Draft::write_list`] completes the file. The caller then enters
 //! the snapshot in the superblock and its pointers in its inode. Until then the inode is an empty
-//! file: a crash leaves blocks that nobody owns, and no snapshot.
+//! file: a crash leaves blocks without an owner, and no snapshot.
 //!
 //! # Invariants
 //! 1. In the image the snapshot itself, older snapshots and files without links own nothing: their

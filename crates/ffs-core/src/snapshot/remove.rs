@@ -41,7 +41,7 @@ impl Snapshots {
         info!(target: LOG, ino = ino.0, passed = passed.len(), "snapshot removed");
         self.take_over(&passed)?;
         if !self.is_active() {
-            // Nobody needs copies any more.
+            // No snapshot needs copies any more.
             self.release_places();
         }
         d.db = map.direct();

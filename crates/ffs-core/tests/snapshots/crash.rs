@@ -32,14 +32,14 @@ fn each_state(
     let rng = SplitMix64::new(seed);
     let base = base.snapshot();
     let mut window: Vec<(u64, Arc<[u8]>)> = Vec::new();
-    let mut epoch = 0;
+    let mut window_no = 0;
     for event in events.into_iter().chain([Event::Flush { seq: u64::MAX }]) {
         match event {
             Event::Write { offset, bytes, .. } => window.push((offset, bytes)),
             Event::Flush { .. } => {
                 let state = base.snapshot();
                 for (n, (offset, bytes)) in window.iter().enumerate() {
-                    each(state.snapshot(), format!("epoch {epoch} prefix {n}"));
+                    each(state.snapshot(), format!("window {window_no} prefix {n}"));
                     state.write_at(*offset, bytes).unwrap();
                 }
                 for sample in 0..if window.len() > 1 { SAMPLES } else { 0 } {
@@ -51,12 +51,12 @@ fn each_state(
                             }
                         }
                     }
-                    each(state, format!("epoch {epoch} sample {sample}"));
+                    each(state, format!("window {window_no} sample {sample}"));
                 }
                 for (offset, bytes) in window.drain(..) {
                     base.write_at(offset, &bytes).unwrap();
                 }
-                epoch += 1;
+                window_no += 1;
             }
             _ => {}
         }

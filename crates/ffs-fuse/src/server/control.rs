@@ -64,8 +64,8 @@ impl Server {
         Ok(())
     }
 
-    /// Makes a snapshot in the file. Returns the nanoseconds for which operations waited, the number
-    /// of cylinder groups, and of those that were copied again meanwhile.
+    /// Makes a snapshot in the file. Returns the nanoseconds for which operations waited, the
+    /// number of cylinder groups, and of those that were copied again meanwhile.
     fn snapshot(&self, r: &Request<'_>, out: &mut Reply) -> Result<String, Errno> {
         let file = self.node(r)?;
         // The owner of a mount may read everything on it.
