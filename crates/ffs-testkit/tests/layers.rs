@@ -36,6 +36,7 @@ const CORE: &[&str] = &[
     "alloc",
     "quota",
     "namecache",
+    "snapshot",
     "ufsmount",
     "inode",
     "syncer",

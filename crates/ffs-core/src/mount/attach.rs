@@ -165,13 +165,19 @@ pub(crate) fn attach(
     if !writable || opts.read_only {
         return Ok((ffs, Recovery::None));
     }
-    match ffs.remount(false) {
-        // A snapshot is damaged: the volume can still be read.
-        Err(Error::ReadOnly(_)) => return Ok((ffs, Recovery::None)),
-        result => result?,
-    }
-    let recovery = if verdict == Verdict::Writable { Recovery::None } else { Recovery::Exchanges };
+    let recovery = begin_writing(&ffs, verdict)?;
     Ok((ffs, recovery))
+}
+
+/// Makes the new mount read-write.
+fn begin_writing(ffs: &Ffs, verdict: Verdict) -> Result<Recovery> {
+    match ffs.remount(false) {
+        Ok(()) if verdict == Verdict::Writable => Ok(Recovery::None),
+        Ok(()) => Ok(Recovery::Exchanges),
+        // A snapshot is damaged: the volume can still be read.
+        Err(Error::ReadOnly(_)) => Ok(Recovery::None),
+        Err(e) => Err(e),
+    }
 }
 
 /// Decides whether the volume may be written: by the device, the superblock and the summary area.
