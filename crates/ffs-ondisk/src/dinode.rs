@@ -416,6 +416,19 @@ impl Dinode {
     pub fn sectors(g: &Geometry, frags: u32) -> u64 {
         g.frags_to_sectors(frags.into())
     }
+
+    /// Fragments of block `i` of the extended attributes.
+    #[must_use]
+    pub fn ext_frags(&self, g: &Geometry, i: u64) -> u32 {
+        ext_frags(g, self.extsize, i)
+    }
+
+    /// 512-byte sectors of the extended attributes.
+    #[must_use]
+    pub fn ext_sectors(&self, g: &Geometry) -> u64 {
+        let frags = (0..).zip(self.extb).filter(|&(_, p)| p != 0);
+        Dinode::sectors(g, frags.map(|(i, _)| self.ext_frags(g, i)).sum())
+    }
 }
 
 /// Whether the inode at the start of `b` has a check hash; free inodes do not
@@ -423,6 +436,13 @@ impl Dinode {
 fn hashed(g: &Geometry, b: &[u8]) -> bool {
     let kept = g.ckhash.contains(CkHash::INODE) && g.format == Format::Ufs2;
     kept && get::<u16>(b, 0, g.endian) != 0
+}
+
+/// Fragments of block `i` of extended attributes of `size` bytes.
+#[must_use]
+pub fn ext_frags(g: &Geometry, size: u32, i: u64) -> u32 {
+    let rest = u64::from(size).saturating_sub(i * u64::from(g.bsize)).min(g.bsize.into());
+    g.numfrags_up(rest)
 }
 
 /// Recomputes the check hash of the UFS2 inode at the start of `b` if it has one.

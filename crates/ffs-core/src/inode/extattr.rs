@@ -20,8 +20,9 @@ use crate::buf::{BufKey, BufKind, BufRef, DiskBlock, NewContent};
 use crate::error::{Error, Result};
 use crate::ordering::{BlockContent, Event, FragRun, InodeChange, PtrSlot};
 use crate::types::{XattrNamespace, XattrSet};
+use ffs_ondisk::dinode::ext_frags;
 use ffs_ondisk::extattr::{self, BadRecord, Namespace, SetError};
-use ffs_ondisk::{Dinode, Format, FragNo, Geometry, Structure};
+use ffs_ondisk::{Dinode, Format, FragNo, Structure};
 
 /// Blocks of the attribute area (`UFS_NXADDR`).
 const BLOCKS: usize = 2;
@@ -218,7 +219,7 @@ impl<'a> LockedInode<'a> {
         let _inode_block = self.ump.inode_block(self.ip.ino)?;
         let frags = |size| (0..BLOCKS as u64).map(|i| ext_frags(self.g(), size, i)).sum::<u32>();
         let more = frags(size).saturating_sub(frags(self.data.d.extsize));
-        let (held, hold) = (ext_sectors(self.g(), &self.data.d), self.hold_quota(more, reserve)?);
+        let (held, hold) = (self.data.d.ext_sectors(self.g()), self.hold_quota(more, reserve)?);
         let places = self.view().alloc_ext(size, reserve)?;
         if let Err(e) = self.view().write_ext(area, &places) {
             self.view().unwrite_ext(&places);
@@ -265,19 +266,6 @@ impl<'a> LockedInode<'a> {
         self.data.d.extsize = 0;
         out
     }
-}
-
-/// Fragments of block `i` of an area of `size` bytes.
-fn ext_frags(g: &Geometry, size: u32, i: u64) -> u32 {
-    let rest = u64::from(size).saturating_sub(i * u64::from(g.bsize)).min(g.bsize.into());
-    g.numfrags_up(rest)
-}
-
-/// 512-byte sectors of the attribute area.
-pub(super) fn ext_sectors(g: &Geometry, d: &Dinode) -> u64 {
-    let frags = (0..2u64).zip(d.extb).filter(|&(_, p)| p != 0);
-    let frags: u32 = frags.map(|(i, _)| ext_frags(g, d.extsize, i)).sum();
-    Dinode::sectors(g, frags)
 }
 
 fn damaged(ip: &Inode, b: &BadRecord) -> Error {

@@ -90,7 +90,7 @@ impl<'a> InodeView<'a> {
     /// Frees the blocks below `d`, then the run of `d` itself.
     fn free_tree(self, d: &Detached, freed: &mut Freed) {
         let g = self.g();
-        let mark = freed.snapshot && (1..i64::from(g.frag)).contains(&d.raw);
+        let mark = freed.snapshot && (1..i64::from(g.frag).max(3)).contains(&d.raw);
         if freed.bad >= MAX_BAD || mark {
             return;
         }

@@ -123,6 +123,10 @@ impl InodeTable {
         if ip.refs.load(Ordering::Acquire) > 0 || file.d.nlink > 0 || !file.alive() {
             return Ok(());
         }
+        if file.is_snapshot() {
+            // It is never read again. On a full volume the removal needs no copies then.
+            self.ump.snapshots.stop_copies(ip.ino);
+        }
         if self.removal_pending(ip.ino) {
             let frags = file.d.blocks / Dinode::sectors(self.g(), 1).max(1);
             self.removed.lock().insert(ip.ino, frags);

@@ -14,7 +14,8 @@ use crate::error::{Error, Result};
 use crate::ordering::{FragRun, InodeChange};
 use crate::snapshot::Excluded;
 use ffs_ondisk::bmap::pointer;
-use ffs_ondisk::{Lbn, Structure};
+use ffs_ondisk::snapshot::is_snapshot;
+use ffs_ondisk::{FileFlags, Lbn, Structure};
 
 impl<'a> InodeView<'a> {
     /// Reads from block `lbn` of a snapshot. The block may be a live block of the volume, so it is
@@ -51,19 +52,27 @@ impl<'a> InodeView<'a> {
         }
     }
 
-    /// Every run of the file: content, indirect blocks, extended attributes.
+    /// The runs of the extended attributes.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for an invalid pointer.
+    fn ext_runs(self) -> Result<Vec<FragRun>> {
+        let (g, mut runs) = (self.g(), Vec::new());
+        for (i, raw) in (0..).zip(self.data.d.extb) {
+            let frags = self.data.d.ext_frags(g, i);
+            if frags > 0 {
+                self.push_run(&mut runs, raw, frags, Structure::Inode)?;
+            }
+        }
+        Ok(runs)
+    }
+
+    /// The runs of content and indirect blocks.
     ///
     /// # Errors
     /// [`Error::Format`] for an invalid pointer; the device's.
-    fn all_runs(self) -> Result<Vec<FragRun>> {
-        let g = self.g();
-        let mut runs = Vec::new();
-        let mut ext = self.data.d.extsize;
-        for raw in self.data.d.extb {
-            let bytes = ext.min(g.bsize);
-            self.push_run(&mut runs, raw, bytes.div_ceil(g.fsize).max(1), Structure::Inode)?;
-            ext -= bytes;
-        }
+    fn content_runs(self) -> Result<Vec<FragRun>> {
+        let (g, mut runs) = (self.g(), Vec::new());
         if !self.data.d.has_pointers(g) {
             return Ok(runs);
         }
@@ -103,16 +112,35 @@ impl<'a> InodeView<'a> {
 
 impl<'a> LockedInode<'a> {
     /// Makes a snapshot that is about to be freed an ordinary file.
+    ///
+    /// # Errors
+    /// The device's.
     pub(super) fn end_snapshot(&mut self) -> Result<()> {
         let mut d = self.data.d.clone();
-        self.ump.snapshots.make_ordinary(self.ip.ino, &mut d)?;
+        if !is_snapshot(&d) {
+            d.flags.remove(FileFlags::SF_SNAPSHOT);
+            self.replace_dinode(d);
+            return self.update(InodeChange::Attr);
+        }
+        match self.ump.snapshots.make_ordinary(self.ip.ino, &mut d) {
+            Ok(()) => {}
+            Err(e @ Error::Format(_)) => {
+                // Not a complete snapshot. The code that frees its blocks knows the marks.
+                drop(self.ump.damaged(e));
+                return Ok(());
+            }
+            Err(e) => {
+                self.ump.cache.set_needs_check();
+                return Err(e);
+            }
+        }
         self.replace_dinode(d);
         self.view().forget_blocks(i64::MIN..=i64::MAX);
         self.update(InodeChange::Attr)
     }
 
     /// Adds `sectors` to the blocks of the snapshot, and updates the inode.
-    pub(crate) fn grow_snapshot(&mut self, sectors: i64) -> Result<()> {
+    fn grow_snapshot(&mut self, sectors: i64) -> Result<()> {
         self.set_blocks(self.data.d.blocks.saturating_add_signed(sectors));
         self.update(InodeChange::Attr)
     }
@@ -128,9 +156,10 @@ impl InodeTable {
         for ip in self.select(|d| d.alive() && d.d.nlink == 0) {
             let data = ip.read();
             excluded.unlinked.push((ip.ino, data.d.is_dir()));
+            let view = InodeView::new(&self.ump, &ip, &data);
+            excluded.runs.extend(view.ext_runs()?);
             if !data.is_snapshot() {
-                let view = InodeView::new(&self.ump, &ip, &data);
-                excluded.runs.extend(view.all_runs()?);
+                excluded.runs.extend(view.content_runs()?);
             }
         }
         Ok(excluded)
@@ -142,10 +171,23 @@ impl InodeTable {
     /// # Errors
     /// The device's.
     pub(crate) fn store_snapshot_growth(&self) -> Result<bool> {
-        let grown = self.ump.snapshots.take_growth();
+        let (grown, mut result) = (self.ump.snapshots.take_growth(), Ok(()));
         for &(ino, sectors) in &grown {
-            self.get_snapshot(ino)?.lock(&self.ump).grow_snapshot(sectors)?;
+            let stored = match self.get_snapshot(ino) {
+                Ok(ip) => {
+                    let mut file = ip.lock(&self.ump);
+                    // It may have been freed, and its number given to another file.
+                    let grows = file.alive() && file.is_snapshot();
+                    if grows { file.grow_snapshot(sectors) } else { Ok(()) }
+                }
+                Err(Error::Stale) => Ok(()),
+                Err(e) => Err(e),
+            };
+            if stored.is_err() {
+                self.ump.snapshots.add_growth(ino, sectors);
+            }
+            result = result.and(stored);
         }
-        Ok(!grown.is_empty())
+        result.map(|()| !grown.is_empty())
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Reference: `spec/soft-updates.md` §6.11, §11.2; `spec/on-disk-format.md` §7.7.
 
-use super::extattr::ext_sectors;
 use super::unmap::ShortenedBlock;
 use super::{BufFill, InodeView, LockedInode};
 use crate::alloc::Reserve;
@@ -101,7 +100,7 @@ impl<'a> LockedInode<'a> {
         if d.size == 0 && d.extsize == 0 && d.blocks == 0 {
             return Ok(());
         }
-        let held = ext_sectors(self.g(), d);
+        let held = d.ext_sectors(self.g());
         let ext = self.detach_ext();
         self.set_blocks(self.data.d.blocks.saturating_sub(held));
         self.view().forget_blocks(-2..=-1);

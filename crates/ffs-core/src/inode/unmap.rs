@@ -14,7 +14,6 @@
 //! Reference: `spec/soft-updates.md` §6.11, §11.2.
 
 use super::bmap::{Node, raw};
-use super::extattr::ext_sectors;
 use super::freeblks::Detached;
 use super::lifecycle::place;
 use super::{InodeData, InodeView, LockedInode};
@@ -179,7 +178,7 @@ impl<'a> LockedInode<'a> {
         let emptied = self.data.d.db == [0; NDADDR] && self.data.d.ib == [0; NIADDR];
         let blocks_before = self.data.d.blocks;
         if emptied {
-            self.set_blocks(ext_sectors(self.g(), &self.data.d));
+            self.set_blocks(self.data.d.ext_sectors(self.g()));
         }
         let updated = self.update(InodeChange::Truncate);
         also.extend(plan.last.as_ref().map(|last| self.view().shorten(last)));

@@ -49,6 +49,9 @@ const LOG: &str = "ffs::mount";
 /// Seconds after which [`Ffs::tick`] writes summaries and superblock, and notes times in inodes.
 const SYNC_AGE: i64 = 30;
 
+/// How often a mount that ends tries to free the blocks that are kept for copies.
+const RELEASES: u32 = 8;
+
 /// The clock and the randomness of a mount, which the caller provides.
 #[derive(Clone)]
 pub struct Env {
@@ -114,7 +117,7 @@ pub(crate) struct Mount {
     pub(crate) unchecked: bool,
     /// Names and attributes are durable when an operation returns.
     pub(crate) stable: bool,
-    /// Held while a snapshot is made.
+    /// Held while a snapshot is made, and while the mount changes its state. Before `mount_lock`.
     snapshot_lock: Mutex<()>,
     /// Operations hold it shared; mount, remount and unmount alone.
     mount_lock: RwLock<()>,
@@ -210,12 +213,15 @@ impl Mount {
 
     /// Frees the blocks that are kept for copies, when everything is durable.
     fn release_places(&self) -> Result<()> {
-        if !self.ump.snapshots.is_active() {
-            return Ok(());
+        for _ in 0..RELEASES {
+            if self.ump.snapshots.release_places() == 0 {
+                break;
+            }
+            // Groups are written without copies. Readers may note access times meanwhile, whose
+            // writes may need copies.
+            self.sync_alone()?;
         }
-        // The summary area and the groups are written without copies.
-        self.ump.snapshots.release_places();
-        self.sync_alone()
+        Ok(())
     }
 
     /// Frees removed files, writes everything and marks the volume clean.
@@ -242,6 +248,7 @@ impl Ffs {
     /// # Errors
     /// The device's. Then no change is lost, the mount continues, and unmount may be called again.
     pub fn unmount(&self) -> Result<()> {
+        let _no_snapshot = self.0.snapshot_lock.lock();
         let _alone = self.0.mount_lock.write();
         if !self.is_read_only() {
             let settled = self.0.settle();
@@ -264,6 +271,7 @@ impl Ffs {
     /// be written, the device's. The mount stays as it was, except if only the write that marks the
     /// volume clean failed: then it is read-only.
     pub fn remount(&self, read_only: bool) -> Result<()> {
+        let _no_snapshot = self.0.snapshot_lock.lock();
         let _alone = self.0.mount_lock.write();
         if read_only == self.is_read_only() {
             return Ok(());
@@ -294,12 +302,14 @@ impl Ffs {
         let (now, on) = (self.0.ump.cache.clock.now().secs, st.mounted_on.clone());
         st.summaries.set_snapshots(&self.0.ump.snapshots.listed());
         st.summaries.mark_mounted(now, &on);
-        st.summaries.write_superblock(&*self.0.ump.cache.dev)?;
-        self.0.ump.cache.flush_device()?;
+        let marked = st.summaries.write_superblock(&*self.0.ump.cache.dev);
         drop(st);
+        let marked = marked.and_then(|()| self.0.ump.cache.flush_device());
+        marked.inspect_err(|_| self.0.forget_snapshots())?;
         self.0.ump.set_read_only(false);
         info!(target: LOG, "read-write");
-        self.0.free_unnamed_snapshots()
+        self.0.free_unnamed_snapshots();
+        Ok(())
     }
 
     /// Whether the mount refuses changes.

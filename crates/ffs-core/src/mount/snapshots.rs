@@ -14,10 +14,14 @@ use crate::inode::{Inode, LockedInode};
 use crate::ordering::InodeChange;
 use crate::snapshot::{Draft, FSMAXSNAP, PointerMap};
 use ffs_device::clock::Timestamp;
+use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::snapshot::{image_bytes, is_snapshot};
-use ffs_ondisk::{Ino, Place, Structure};
+use ffs_ondisk::{Dinode, FileType, Ino, Place, Structure};
 use std::time::Duration;
 use tracing::{info, warn};
+
+/// How often a snapshot is begun again because another one is removed.
+const TRIES: u32 = 8;
 
 /// Figures of a new snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,13 +73,9 @@ impl Mount {
             return Ok(());
         }
         if file.d.size == image_bytes(g) {
-            return Err(Error::corrupt(
-                Structure::Snapshot,
-                Place::Inode(ino),
-                "size",
-                file.d.size,
-                "an image and a block list",
-            ));
+            // A crash of FreeBSD interrupted its creation.
+            warn!(target: LOG, ino = ino.0, "an unfinished snapshot leaves the list");
+            return Ok(());
         }
         let map = PointerMap::load(g, &*self.ump.cache.dev, ino, &file.d)?;
         if map.has_uncopied_direct() {
@@ -100,15 +100,17 @@ impl Mount {
     }
 
     /// Frees the snapshots that have no name, after a mount: a crash interrupted their removal.
-    pub(super) fn free_unnamed_snapshots(&self) -> Result<()> {
+    pub(super) fn free_unnamed_snapshots(&self) {
         for ino in self.ump.snapshots.all() {
-            let ip = self.table.get_snapshot(ino)?;
-            let unnamed = ip.read().d.nlink == 0;
-            if unnamed {
-                self.table.inactive(&ip)?;
+            let freed = self.table.get_snapshot(ino).and_then(|ip| {
+                let unnamed = ip.read().d.nlink == 0;
+                if unnamed { self.table.inactive(&ip) } else { Ok(()) }
+            });
+            if let Err(e) = freed {
+                warn!(target: LOG, ino = ino.0, error = %e, "an unnamed snapshot stays");
+                self.ump.cache.set_needs_check();
             }
         }
-        Ok(())
     }
 
     /// Makes the file `ip`, which is empty and durable, a snapshot. The caller holds no lock.
@@ -118,6 +120,7 @@ impl Mount {
         if snapshots.all().len() >= FSMAXSNAP {
             return Err(Error::TooManySnapshots);
         }
+        check_empty(&ip.read().d)?;
         let mut draft = {
             let _mount_lock = self.begin_write()?;
             Draft::begin(snapshots, ip.ino)?
@@ -127,22 +130,30 @@ impl Mount {
         match &made {
             Ok(_) => draft.release_spare(),
             Err(_) => {
-                snapshots.deactivate(ip.ino);
-                draft.abandon();
+                let acquired = snapshots.abandon(ip.ino);
+                draft.abandon(&acquired);
             }
         }
         made
     }
 
     fn complete_snapshot(&self, ip: &Inode, draft: &mut Draft<'_>) -> Result<SnapshotStats> {
-        {
-            let _mount_lock = self.begin_write()?;
-            draft.scan()?;
-            self.sync_shared()?;
-        }
-        let began = self.now();
-        let groups_again = self.suspend_and_copy(draft)?;
-        let suspended = self.since(began);
+        let mut tries = 0;
+        let (groups_again, suspended) = loop {
+            {
+                let _mount_lock = self.begin_write()?;
+                draft.scan()?;
+                self.sync_shared()?;
+            }
+            let began = self.now();
+            if let Some(groups) = self.suspend_and_copy(draft)? {
+                break (groups, self.since(began));
+            }
+            tries += 1;
+            if tries == TRIES {
+                return Err(Error::Busy("other snapshots are removed all the time"));
+            }
+        };
         info!(target: LOG, ino = ip.ino.0, ?suspended, groups_again, "snapshot");
         let _mount_lock = self.mount_lock.read();
         draft.write_list()?;
@@ -152,8 +163,9 @@ impl Mount {
         Ok(SnapshotStats { suspended, groups, groups_again })
     }
 
-    /// Brings the draft up to date and begins copy-on-write, while no operation runs.
-    fn suspend_and_copy(&self, draft: &mut Draft<'_>) -> Result<usize> {
+    /// Brings the draft up to date and begins copy-on-write, while no operation runs. `None`: it
+    /// has to be scanned again, because another snapshot was removed.
+    fn suspend_and_copy(&self, draft: &mut Draft<'_>) -> Result<Option<usize>> {
         let _alone = self.mount_lock.write();
         if self.ump.is_read_only() {
             return Err(Error::ReadOnly(""));
@@ -165,10 +177,13 @@ impl Mount {
         let now = self.ump.cache.clock.now().secs;
         let st = self.state();
         let location = st.summaries.location();
-        let image = |totals: &_| st.summaries.image(totals, now);
+        let sound = !self.ump.cache.needs_check();
+        let image = |totals: &_| st.summaries.image(totals, now, sound);
         let groups = draft.suspend(&excluded, (location, image))?;
         drop(st);
-        self.ump.snapshots.activate(draft.take_map(), false);
+        if groups.is_some() {
+            self.ump.snapshots.activate(draft.take_map(), false);
+        }
         Ok(groups)
     }
 
@@ -178,9 +193,7 @@ impl Mount {
         snapshots.set_listed(ip.ino, true);
         let committed = self.write_summaries().and_then(|()| {
             let mut file = ip.lock(&self.ump);
-            if file.d.size != 0 || file.d.nlink == 0 {
-                return Err(Error::Busy("the file of the snapshot was changed meanwhile"));
-            }
+            check_empty(&file.d)?;
             let empty = file.d.clone();
             let mut filled = empty.clone();
             draft.fill_inode(&mut filled);
@@ -188,11 +201,13 @@ impl Mount {
             let stored = self.store(&mut file);
             if stored.is_err() {
                 file.replace_dinode(empty);
+                // The buffer has the pointers.
+                drop(file.update(InodeChange::Attr));
             }
             stored
         });
-        if committed.is_err() {
-            snapshots.set_listed(ip.ino, false);
+        if committed.is_err() && snapshots.set_listed(ip.ino, false) {
+            drop(self.write_superblock());
         }
         committed
     }
@@ -201,6 +216,15 @@ impl Mount {
     fn store(&self, file: &mut LockedInode<'_>) -> Result<()> {
         file.update(InodeChange::Attr)?;
         self.ump.cache.bwrite(&self.ump.inode_block(file.ip.ino)?)
+    }
+
+    /// The removal of the last name failed. Lists the snapshot again, if it is still right.
+    pub(crate) fn relist_snapshot(&self, ino: Ino) {
+        let snapshots = &self.ump.snapshots;
+        if snapshots.is_live(ino) && snapshots.set_listed(ino, true) {
+            // If that fails, the next sync lists it.
+            drop(self.write_superblock());
+        }
     }
 
     /// The last name of a snapshot is about to be removed: it leaves the list. `used`: the file has
@@ -236,4 +260,17 @@ impl Mount {
         let passed = (nanos(self.now()) - nanos(began)).max(0);
         Duration::from_nanos(u64::try_from(passed).unwrap_or(u64::MAX))
     }
+}
+
+/// Fails unless the file has no content and one name.
+fn check_empty(d: &Dinode) -> Result<()> {
+    let no_blocks = d.db == [0; NDADDR] && d.ib == [0; NIADDR];
+    match is_empty_file(d) && no_blocks && d.nlink == 1 {
+        true => Ok(()),
+        false => Err(Error::Invalid("a snapshot is made in an empty file with one name")),
+    }
+}
+
+fn is_empty_file(d: &Dinode) -> bool {
+    d.file_type() == Some(FileType::Regular) && d.size == 0
 }

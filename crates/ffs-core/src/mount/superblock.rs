@@ -118,13 +118,15 @@ impl Summaries {
     }
 
     /// The superblock of a snapshot that is made now: that of a clean volume without snapshots,
-    /// with `totals`.
-    pub(super) fn image(&self, totals: &Csum, now: i64) -> Vec<u8> {
+    /// with `totals`. `sound`: nothing is known to be wrong with the volume.
+    pub(super) fn image(&self, totals: &Csum, now: i64, sound: bool) -> Vec<u8> {
         let mut sb = self.sb.clone();
-        if self.was_sound {
+        if self.was_sound && sound {
             sb.set_flags(self.flags_when_clean);
             sb.f.clean = 1;
         }
+        // The journal in the image is that of the volume.
+        sb.set_flags(sb.flags().difference(FsFlags::SUJ));
         sb.f.snapinum.fill(0);
         sb.set_cstotal(*totals);
         sb.f.time = now;

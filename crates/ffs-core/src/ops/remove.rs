@@ -3,6 +3,7 @@
 //! Reference: `spec/soft-updates.md` §6.3, §6.5, §6.12.
 
 use super::locks::{Locks, retry};
+use super::snapshot::is_last_of_snapshot;
 use super::{Vnode, check_alive, check_directory, check_in_tree, check_name, is_dots, perm};
 use crate::cred::Cred;
 use crate::dir::{self, Dir, DirMut, Entry};
@@ -40,8 +41,10 @@ impl Ffs {
             if victim.d.is_dir() {
                 return Err(Error::IsDirectory.into());
             }
-            self.0.before_unlink(&victim)?;
-            dir::remove(&mut d, &entry, RemovedName::file(victim.d.nlink.saturating_sub(1)))?;
+            let removed = RemovedName::file(victim.d.nlink.saturating_sub(1));
+            let of_snapshot = (victim.ip.ino, is_last_of_snapshot(&victim));
+            let used = !victim.ip.is_used_once();
+            self.0.without_listing(of_snapshot, used, || dir::remove(&mut d, &entry, removed))?;
             d.note_modified();
             victim.drop_link()?;
             self.0.prime_change(&dir.ip, name, None);

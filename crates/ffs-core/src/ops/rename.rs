@@ -21,6 +21,7 @@ use super::locks::{Locks, Stop, retry};
 use super::names::{NewEntry, named};
 use super::publish::NameBarrier;
 use super::remove::removed_directory;
+use super::snapshot::is_last_of_snapshot;
 use super::{Held, Vnode, check_directory, check_name, is_dots, reserve_of};
 use crate::cred::Cred;
 use crate::dir::{self, Dir, DirMut, Entry, Slot, SlotSearch};
@@ -272,9 +273,6 @@ impl<'a> Renaming<'a> {
         if (exchange || self.is_exchanged()) && !self.are_names_durable() {
             return Ok(Attempt::NeedsDurableNames);
         }
-        if let Some(replaced) = self.dst.as_ref().filter(|_| !exchange) {
-            self.mp.before_unlink(&replaced.file)?;
-        }
         self.notify_moves();
         match self.req.mode {
             RenameMode::Exchange => self.exchange()?,
@@ -338,6 +336,14 @@ impl<'a> Renaming<'a> {
 
     /// The steps of a plain rename. If a step fails, the steps before it are reversed.
     fn replace(&mut self) -> Result<()> {
+        let snapshot = self.dst.as_ref().filter(|replaced| is_last_of_snapshot(&replaced.file));
+        let of_snapshot = snapshot.map_or((Ino::ROOT, false), |file| (file.ip.ino, true));
+        let used = snapshot.is_some_and(|file| !file.ip.is_used_once());
+        let mp = self.mp;
+        mp.without_listing(of_snapshot, used, || self.replace_entry())
+    }
+
+    fn replace_entry(&mut self) -> Result<()> {
         let arrives = self.changes_parent(&self.src);
         let replaces_dir = self.dst.as_ref().is_some_and(Moved::is_dir);
         self.src.file.add_link()?;

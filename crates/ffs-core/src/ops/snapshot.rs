@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::inode::LockedInode;
 use crate::mount::{Ffs, Mount, SnapshotStats};
 use crate::types::NodeKind;
-use ffs_ondisk::{FileFlags, FileType, Ino};
+use ffs_ondisk::{FileFlags, Ino};
 
 /// The permissions of a new snapshot.
 const MODE: u16 = 0o400;
@@ -47,12 +47,8 @@ impl Ffs {
     pub fn snapshot_into(&self, cred: &Cred, file: &Vnode) -> Result<SnapshotStats> {
         may_make(cred)?;
         self.same_mount(file)?;
-        let attr = self.getattr(file);
-        if attr.kind != FileType::Regular || attr.blocks != 0 || attr.nlink != 1 {
-            return Err(Error::Invalid("a snapshot is made in an empty file with one name"));
-        }
         self.fsync(file)?;
-        self.0.make_snapshot(&file.ip)
+        self.retry_after_reclaim(|| self.0.make_snapshot(&file.ip))
     }
 
     /// The active snapshots of a read-write mount, oldest first.
@@ -68,11 +64,23 @@ fn may_make(cred: &Cred) -> Result<()> {
 }
 
 impl Mount {
-    /// `file` is about to lose a name: a snapshot that loses the last one leaves the list.
-    pub(super) fn before_unlink(&self, file: &LockedInode<'_>) -> Result<()> {
-        if file.d.flags.contains(FileFlags::SF_SNAPSHOT) && file.d.nlink <= 1 {
-            self.delist_snapshot(file.ip.ino, !file.ip.is_used_once())?;
+    /// Removes a name of `file` by `remove`. A snapshot that loses its last name leaves the list
+    /// before.
+    pub(super) fn without_listing<T>(
+        &self,
+        (ino, is_last): (Ino, bool),
+        used: bool,
+        remove: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        if !is_last {
+            return remove();
         }
-        Ok(())
+        self.delist_snapshot(ino, used)?;
+        remove().inspect_err(|_| self.relist_snapshot(ino))
     }
+}
+
+/// Whether the removal of a name of `file` is that of the last name of a snapshot.
+pub(super) fn is_last_of_snapshot(file: &LockedInode<'_>) -> bool {
+    file.d.flags.contains(FileFlags::SF_SNAPSHOT) && file.d.nlink <= 1
 }

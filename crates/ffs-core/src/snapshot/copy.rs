@@ -44,6 +44,9 @@ impl Snapshots {
         st: &mut State,
         runs: &mut dyn Iterator<Item = Range<u64>>,
     ) -> Result<()> {
+        if st.unfinished {
+            self.finish(st)?;
+        }
         let frag = u64::from(self.g().frag);
         let mut needs = Vec::new();
         let mut last = None;
@@ -76,18 +79,33 @@ impl Snapshots {
             st.spare.extend(places);
             return Err(e);
         }
-        if let Some(log) = &mut st.log {
-            log.extend(&places);
+        st.unfinished = true;
+        let mut result = Ok(());
+        for (need, at) in needs.iter().zip(places) {
+            result = result.and(self.give(st, need, at));
         }
-        for (need, at) in needs.iter().zip(&places) {
-            if let Some(s) = st.list.get_mut(need.snapshot) {
-                s.map.set(self.dev(), need.lbn, i64::try_from(at.0).unwrap_or(0))?;
-                s.growth += self.block_sectors();
-            }
-        }
-        st.list.iter_mut().try_for_each(|s| s.map.write(self.dev()))?;
         add(&self.cache.counters.snapshot_copies, needs.len() as u64);
-        self.flush()
+        result.and(self.finish(st))
+    }
+
+    /// The block at `at` becomes the snapshot's copy.
+    fn give(&self, st: &mut State, need: &Need, at: FragNo) -> Result<()> {
+        let Some(s) = st.list.get_mut(need.snapshot) else { return Ok(()) };
+        if let Err(e) = s.map.set(self.dev(), need.lbn, i64::try_from(at.0).unwrap_or(0)) {
+            st.spare.push(at);
+            return Err(e);
+        }
+        s.growth += self.block_sectors();
+        st.log_block(need.snapshot, at);
+        Ok(())
+    }
+
+    /// Makes changed pointers durable.
+    fn finish(&self, st: &mut State) -> Result<()> {
+        st.list.iter_mut().try_for_each(|s| s.map.write(self.dev()))?;
+        self.flush()?;
+        st.unfinished = false;
+        Ok(())
     }
 
     /// Writes the present content of each block to its place.

@@ -52,18 +52,18 @@ impl Snapshots {
     }
 
     /// Offers a whole block to the snapshots, oldest first.
-    fn offer(&self, st: &mut State, lbn: Lbn) -> Result<Fate> {
-        for s in &mut st.list {
+    pub(super) fn offer(&self, st: &mut State, lbn: Lbn) -> Result<Fate> {
+        for index in 0..st.list.len() {
+            let Some(s) = st.list.get_mut(index) else { break };
             if s.needs(self.dev(), lbn)? {
                 let own = lbn.0.saturating_mul(self.g().frag.into());
                 s.map.set(self.dev(), lbn, i64::try_from(own).unwrap_or(0))?;
                 s.growth += self.block_sectors();
-                if let Some(log) = &mut st.log {
-                    log.push(FragNo(own));
-                }
                 if s.map.changed() >= MAX_CHANGED {
-                    s.map.write(self.dev())?;
+                    // The rest is written later.
+                    drop(s.map.write(self.dev()));
                 }
+                st.log_block(index, FragNo(own));
                 bump(&self.cache.counters.snapshot_takeovers);
                 return Ok(Fate::TakenOver);
             }

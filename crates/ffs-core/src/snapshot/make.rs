@@ -17,15 +17,14 @@
 mod content;
 
 use super::map::leaf_count;
-use super::{LOG, PointerMap, Snapshots};
-use crate::alloc::GroupImage;
+use super::{FSMAXSNAP, LOG, PointerMap, Snapshots};
 use crate::error::{Error, Result};
 use crate::ordering::FragRun;
 use ffs_ondisk::bmap::{path, set_pointer};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
-use ffs_ondisk::snapshot::{BLK_NOCOPY, BLK_SNAP, LIST_WORD, image_blocks};
+use ffs_ondisk::snapshot::{LIST_WORD, image_blocks};
 use ffs_ondisk::wire::put;
-use ffs_ondisk::{Cg, CgNo, Csum, Dinode, FileFlags, FragNo, Geometry, Ino, Lbn};
+use ffs_ondisk::{CgNo, Csum, Dinode, FileFlags, FragNo, Geometry, Ino, Lbn};
 use std::collections::{BTreeMap, BTreeSet};
 use tracing::debug;
 
@@ -61,6 +60,9 @@ pub(crate) struct Draft<'a> {
     owned: BTreeSet<u64>,
     /// The block that was allocated last.
     last: Option<FragNo>,
+    /// Blocks that were allocated while operations waited: their marks are not durable.
+    late: Vec<FragNo>,
+    suspended: bool,
     /// Runs and inodes that are free in the image, by group.
     freed_runs: BTreeMap<CgNo, Vec<FragRun>>,
     freed_inodes: BTreeMap<CgNo, Vec<(u32, bool)>>,
@@ -82,7 +84,9 @@ impl<'a> Draft<'a> {
             return Err(Error::NotSupported("snapshots of a volume with unaligned groups"));
         }
         let image = image_blocks(&g);
-        let fixed = u64::from(g.ncg) + u64::from(g.cssize.div_ceil(g.bsize)) + 2 + 16;
+        let summary = u64::from(g.cssize.div_ceil(g.bsize)) + 1;
+        // Also an inode block for each older snapshot.
+        let fixed = u64::from(g.ncg) + summary + 2 + NDADDR as u64 + FSMAXSNAP as u64;
         // Each copy is listed with its number and with its address.
         let leaves = leaf_count(&g, image) + 2;
         let words = 1 + 2 * fixed + leaves + leaves / u64::from(g.nindir) + 4 + MARGIN;
@@ -105,6 +109,8 @@ impl<'a> Draft<'a> {
             spare: Vec::new(),
             owned: BTreeSet::new(),
             last: None,
+            late: Vec::new(),
+            suspended: false,
             freed_runs: BTreeMap::new(),
             freed_inodes: BTreeMap::new(),
             seen: vec![None; g.ncg as usize],
@@ -115,7 +121,7 @@ impl<'a> Draft<'a> {
         match draft.allocate(listed, fixed) {
             Ok(()) => Ok(draft),
             Err(e) => {
-                draft.abandon();
+                draft.abandon(&[]);
                 Err(e)
             }
         }
@@ -185,6 +191,9 @@ impl<'a> Draft<'a> {
         let at =
             self.snaps.place_for(self.ino, self.last.map(|at| at.plus(self.g().frag.into())))?;
         self.last = Some(at);
+        if self.suspended {
+            self.late.push(at);
+        }
         self.exclude_block(at);
         self.owned.insert(at.0 / u64::from(self.g().frag));
         Ok(at)
@@ -213,6 +222,23 @@ impl<'a> Draft<'a> {
         self.update(|_| true)
     }
 
+    /// Forgets which blocks older snapshots have.
+    fn forget_older(&mut self) {
+        self.owned.clear();
+        self.freed_runs.clear();
+        self.freed_inodes.clear();
+        self.seen.fill(None);
+        for at in self.own_blocks() {
+            self.exclude_older(at);
+        }
+    }
+
+    /// The blocks of this snapshot, and those that have no use yet.
+    fn own_blocks(&self) -> Vec<FragNo> {
+        let lists = [&self.spare, &self.leaves, &self.above, &self.list];
+        lists.into_iter().flatten().chain(self.copies.values()).copied().collect()
+    }
+
     fn exclude_older(&mut self, at: FragNo) {
         if self.owned.insert(at.0 / u64::from(self.g().frag)) {
             self.exclude_block(at);
@@ -222,7 +248,8 @@ impl<'a> Draft<'a> {
     /// Brings the draft up to date, and begins copy-on-write. The caller has suspended all
     /// operations and has made everything durable. `superblock` makes the superblock of the image,
     /// at byte `location` of the volume, with the totals. Returns the number of groups that were
-    /// copied again.
+    /// copied again; `None` if an older snapshot was removed since [`Draft::scan`], which has to be
+    /// repeated.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; the device's. Copy-on-write has not begun.
@@ -230,15 +257,19 @@ impl<'a> Draft<'a> {
         &mut self,
         excluded: &Excluded,
         (location, superblock): (u64, impl FnOnce(&Csum) -> Vec<u8>),
-    ) -> Result<usize> {
-        for at in self.snaps.take_log() {
+    ) -> Result<Option<usize>> {
+        let Some(acquired) = self.snaps.take_log() else {
+            self.forget_older();
+            return Ok(None);
+        };
+        self.suspended = true;
+        for at in acquired {
             self.exclude_older(at);
         }
         for run in &excluded.runs {
             self.exclude_run(*run);
         }
-        let older = self.snaps.all();
-        for ino in older {
+        for ino in self.snaps.all() {
             self.edit_inode(ino, true)?;
         }
         for &(ino, is_dir) in &excluded.unlinked {
@@ -261,7 +292,7 @@ impl<'a> Draft<'a> {
         self.map.set_direct(self.direct);
         self.snaps.flush()?;
         debug!(target: LOG, ino = self.ino.0, groups = again.len(), "copy-on-write begins");
-        Ok(again.len())
+        Ok(Some(again.len()))
     }
 
     /// The map of the snapshot, for [`Snapshots::activate`].
@@ -295,7 +326,8 @@ impl<'a> Draft<'a> {
         let own =
             self.leaves.iter().chain(&self.above).chain(&self.list).chain(self.copies.values());
         let mut listed: BTreeSet<u64> = own.map(|at| at.0 / frag).collect();
-        listed.extend(self.copies.keys());
+        // FreeBSD does not copy listed blocks. An older snapshot may still need one.
+        listed.extend(self.snaps.not_read_in_place(self.copies.keys().copied())?);
         let words = listed.len() as u64 + 1;
         if words * LIST_WORD > self.list.len() as u64 * u64::from(self.g().bsize) {
             return Err(Error::Busy("too many removed files are still in use"));
@@ -329,14 +361,11 @@ impl<'a> Draft<'a> {
         self.snaps.give_back(&spare);
     }
 
-    /// Frees all blocks: the snapshot was not made. Copy-on-write for it has ended.
-    pub(crate) fn abandon(mut self) {
+    /// Frees all blocks, and those that the snapshot `acquired`: it was not made. Copy-on-write for
+    /// it has ended.
+    pub(crate) fn abandon(self, acquired: &[FragNo]) {
         self.snaps.take_log();
-        let mut all = std::mem::take(&mut self.spare);
-        all.append(&mut self.leaves);
-        all.append(&mut self.above);
-        all.append(&mut self.list);
-        all.extend(std::mem::take(&mut self.copies).into_values());
-        self.snaps.give_back(&all);
+        self.snaps.give_back(&self.own_blocks());
+        self.snaps.give_back(acquired);
     }
 }

@@ -79,6 +79,12 @@ impl PointerMap {
         if path(g, Lbn(blocks.saturating_sub(1))).is_none() {
             return Err(bad(ino, "size", d.size, "a size that the block map can address"));
         }
+        // A word of the list for each block of the volume, at most.
+        let image = snapshot::image_blocks(g);
+        let list = (image + 1).saturating_mul(snapshot::LIST_WORD).div_ceil(g.bsize.into());
+        if blocks > image.saturating_add(2 * list + 8) {
+            return Err(bad(ino, "size", d.size, "an image and a block list"));
+        }
         let mut map = PointerMap::new(g, ino, blocks, d.db, Default::default());
         for root in 0..NIADDR {
             let first = first_of_root(g, root);
@@ -87,6 +93,11 @@ impl PointerMap {
             }
             let raw = d.ib.get(root).copied().unwrap_or(0);
             map.collect_leaves(dev, raw, root)?;
+        }
+        let mut all: Vec<FragNo> = map.indirect_blocks().collect();
+        all.sort_unstable();
+        if let Some([twice, _]) = all.array_windows().find(|[a, b]| a == b) {
+            return Err(bad(ino, "indirect block", twice, "a block of its own"));
         }
         map.copied.resize_with(map.leaves.len(), || None);
         Ok(map)

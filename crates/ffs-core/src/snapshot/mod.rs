@@ -45,7 +45,7 @@ use crate::alloc::Alloc;
 use crate::buf::BufCache;
 use crate::error::Result;
 use crate::sync::{Mutex, MutexGuard};
-use ffs_device::{BlockDevice, Durability};
+use ffs_device::BlockDevice;
 use ffs_ondisk::snapshot::{Content, block_frags, classify, image_blocks};
 use ffs_ondisk::{Dinode, FragNo, Geometry, Ino, Lbn};
 use std::sync::Arc;
@@ -86,8 +86,11 @@ struct State {
     list: Vec<Snapshot>,
     /// Blocks for copies: allocated, and marked used on the device.
     spare: Vec<FragNo>,
-    /// Blocks that snapshots acquired since [`Snapshots::begin_log`].
+    /// Blocks that snapshots acquired since [`Snapshots::begin_log`]. `None` also if a snapshot was
+    /// removed since.
     log: Option<Vec<FragNo>>,
+    /// Pointers were changed and are not durable: a block must not be overwritten before they are.
+    unfinished: bool,
 }
 
 /// One active snapshot.
@@ -98,8 +101,22 @@ struct Snapshot {
     growth: i64,
     /// Whether the superblock lists it.
     listed: bool,
-    /// Whether anyone may still read it.
+    /// Whether it may still be read.
     live: bool,
+    /// The blocks that it acquired since copy-on-write began, until it is complete.
+    acquired: Option<Vec<FragNo>>,
+}
+
+impl State {
+    /// Notes that the snapshot at `index` of the list acquired a block.
+    fn log_block(&mut self, index: usize, at: FragNo) {
+        if let Some(acquired) = self.list.get_mut(index).and_then(|s| s.acquired.as_mut()) {
+            acquired.push(at);
+        }
+        if let Some(log) = &mut self.log {
+            log.push(at);
+        }
+    }
 }
 
 impl Snapshot {
@@ -142,7 +159,8 @@ impl Snapshots {
     /// it.
     pub(crate) fn activate(&self, map: PointerMap, listed: bool) {
         let mut st = self.lock();
-        st.list.push(Snapshot { map, growth: 0, listed, live: true });
+        let acquired = (!listed).then(Vec::new);
+        st.list.push(Snapshot { map, growth: 0, listed, live: true, acquired });
         self.active.store(true, Ordering::Release);
     }
 
@@ -151,8 +169,26 @@ impl Snapshots {
         let mut st = self.lock();
         let at = st.list.iter().position(|s| s.map.ino() == ino)?;
         let removed = st.list.remove(at);
+        st.log = None;
         self.active.store(!st.list.is_empty(), Ordering::Release);
         Some(removed.map)
+    }
+
+    /// Ends copy-on-write for snapshot `ino`, which could not be completed. Returns the blocks that
+    /// it acquired.
+    pub(crate) fn abandon(&self, ino: Ino) -> Vec<FragNo> {
+        let acquired = {
+            let mut st = self.lock();
+            let found = st.list.iter_mut().find(|s| s.map.ino() == ino);
+            found.and_then(|s| s.acquired.take()).unwrap_or_default()
+        };
+        self.deactivate(ino);
+        acquired
+    }
+
+    /// Whether snapshot `ino` shows what it should.
+    pub(crate) fn is_live(&self, ino: Ino) -> bool {
+        self.lock().list.iter().any(|s| s.map.ino() == ino && s.live)
     }
 
     /// The snapshots that the superblock has to list, oldest first.
@@ -170,7 +206,12 @@ impl Snapshots {
     pub(crate) fn set_listed(&self, ino: Ino, listed: bool) -> bool {
         let mut st = self.lock();
         let found = st.list.iter_mut().find(|s| s.map.ino() == ino && s.listed != listed);
-        found.map(|s| s.listed = listed).is_some()
+        let set = |s: &mut Snapshot| {
+            s.listed = listed;
+            // It is complete.
+            s.acquired = s.acquired.take().filter(|_| !listed);
+        };
+        found.map(set).is_some()
     }
 
     /// Ends copies for snapshot `ino`, which has no name and no user any more. So it can be removed
@@ -198,8 +239,15 @@ impl Snapshots {
         changed.map(|s| (s.map.ino(), std::mem::take(&mut s.growth))).collect()
     }
 
-    /// Writes changed pointers, without making them durable, and frees the blocks that are kept for
-    /// copies if `all`.
+    /// Gives growth back that could not be stored.
+    pub(crate) fn add_growth(&self, ino: Ino, sectors: i64) {
+        let mut st = self.lock();
+        for s in st.list.iter_mut().filter(|s| s.map.ino() == ino) {
+            s.growth += sectors;
+        }
+    }
+
+    /// Writes changed pointers, without making them durable.
     ///
     /// # Errors
     /// The device's.
@@ -219,7 +267,7 @@ impl Snapshots {
         }
         // Held during the read: an uncopied block must not be overwritten meanwhile.
         let mut st = self.lock();
-        let s = st.list.iter_mut().find(|s| s.map.ino() == ino)?;
+        let s = st.list.iter_mut().find(|s| s.map.ino() == ino && s.live)?;
         Some(self.read_content(&mut s.map, lbn, out))
     }
 
@@ -253,30 +301,28 @@ impl Snapshots {
 
     /// Makes all writes durable, if copies have an order.
     fn flush(&self) -> Result<()> {
-        if self.order == CopyOrder::BeforeOverwrite
-            && self.cache.dev.durability() == Durability::OnFlush
-        {
-            crate::counters::bump(&self.cache.counters.flushes);
-            self.dev().flush()?;
+        match self.order {
+            CopyOrder::BeforeOverwrite => self.cache.flush_device(),
+            CopyOrder::None => Ok(()),
         }
-        Ok(())
     }
 
     /// The blocks of all active snapshots. Those that they acquire from now on are logged, until
     /// [`Snapshots::take_log`].
     fn begin_log(&self) -> Result<Vec<FragNo>> {
         let mut blocks = Vec::new();
-        let count = {
+        let all: Vec<Ino> = {
             let mut st = self.lock();
             st.log = Some(Vec::new());
-            st.list.len()
+            st.list.iter().map(|s| s.map.ino()).collect()
         };
-        for at in 0..count {
+        for ino in all {
             let mut lbn = 0;
             loop {
                 // In steps: writers need the lock.
                 let mut st = self.lock();
-                let Some(s) = st.list.get_mut(at) else { break };
+                // If it was removed, there is no log, and the scan begins again.
+                let Some(s) = st.list.iter_mut().find(|s| s.map.ino() == ino) else { break };
                 if lbn == 0 {
                     blocks.extend(s.map.indirect_blocks());
                 }
@@ -296,9 +342,9 @@ impl Snapshots {
         Ok(blocks)
     }
 
-    /// Ends the log. Returns the blocks that snapshots acquired meanwhile.
-    fn take_log(&self) -> Vec<FragNo> {
-        self.lock().log.take().unwrap_or_default()
+    /// Ends the log. Returns the blocks that snapshots acquired meanwhile; `None` if one was removed.
+    fn take_log(&self) -> Option<Vec<FragNo>> {
+        self.lock().log.take()
     }
 
     /// Sectors of a block.

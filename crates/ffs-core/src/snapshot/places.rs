@@ -35,9 +35,11 @@ impl Snapshots {
     }
 
     /// Frees the blocks that are kept for copies.
-    pub(crate) fn release_places(&self) {
+    /// Returns their number.
+    pub(crate) fn release_places(&self) -> usize {
         let spare = std::mem::take(&mut self.lock().spare);
         self.free_places(&spare);
+        spare.len()
     }
 
     pub(super) fn free_places(&self, places: &[FragNo]) {
@@ -104,10 +106,14 @@ impl Snapshots {
                 Ok(at) => at,
                 Err(e) => break Err(e),
             };
-            if !self.is_read_in_place(&mut self.lock(), at)? {
-                break Ok(at);
+            match self.is_read_in_place(&mut self.lock(), at) {
+                Ok(false) => break Ok(at),
+                Ok(true) => unfit.push(at),
+                Err(e) => {
+                    unfit.push(at);
+                    break Err(e);
+                }
             }
-            unfit.push(at);
             if unfit.len() >= UNFIT {
                 break Err(Error::NoSpace);
             }
@@ -117,7 +123,7 @@ impl Snapshots {
     }
 
     /// Whether a snapshot reads the block at `at` in place.
-    fn is_read_in_place(&self, st: &mut State, at: FragNo) -> Result<bool> {
+    pub(super) fn is_read_in_place(&self, st: &mut State, at: FragNo) -> Result<bool> {
         let lbn = Lbn(at.0 / u64::from(self.g().frag));
         for s in &mut st.list {
             if s.needs(self.dev(), lbn)? {
@@ -125,6 +131,18 @@ impl Snapshots {
             }
         }
         Ok(false)
+    }
+
+    /// Those of the blocks `lbns` that no snapshot reads in place.
+    pub(super) fn not_read_in_place(&self, lbns: impl Iterator<Item = u64>) -> Result<Vec<u64>> {
+        let (mut st, mut found) = (self.lock(), Vec::new());
+        for lbn in lbns {
+            let at = FragNo(lbn.saturating_mul(self.g().frag.into()));
+            if !self.is_read_in_place(&mut st, at)? {
+                found.push(lbn);
+            }
+        }
+        Ok(found)
     }
 
     /// Frees blocks of a snapshot that was not made, or that it does not need.

@@ -11,17 +11,11 @@
 //! Reference: `spec/snapshots.md` §7, §12.
 
 use super::map::blocks_of_leaf;
-use super::{LOG, PointerMap, Snapshots};
+use super::{Fate, LOG, PointerMap, Snapshots};
 use crate::error::Result;
 use ffs_ondisk::snapshot::image_blocks;
 use ffs_ondisk::{Dinode, FileFlags, FragNo, Ino, Lbn};
 use tracing::info;
-
-/// A block that another snapshot takes over.
-struct Passed {
-    lbn: Lbn,
-    to: Ino,
-}
 
 impl Snapshots {
     /// Makes the snapshot `ino` an ordinary file: it is about to be freed. Clears its flag in `d`;
@@ -51,7 +45,7 @@ impl Snapshots {
     }
 
     /// Clears the marks in `map`, and the pointers to blocks that other snapshots need.
-    fn clear_marks(&self, map: &mut PointerMap) -> Result<Vec<Passed>> {
+    fn clear_marks(&self, map: &mut PointerMap) -> Result<Vec<Lbn>> {
         let g = *self.g();
         let image = image_blocks(&g);
         let mut passed = Vec::new();
@@ -69,16 +63,13 @@ impl Snapshots {
                 if raw > 0 && raw < i64::from(g.frag).max(3) {
                     map.set(self.dev(), lbn, 0)?;
                 } else if u64::try_from(raw) == Ok(own) {
-                    let mut taker = None;
+                    let mut is_needed = false;
                     for s in &mut st.list {
-                        if s.needs(self.dev(), lbn)? {
-                            taker = Some(s.map.ino());
-                            break;
-                        }
+                        is_needed |= s.needs(self.dev(), lbn)?;
                     }
-                    if let Some(to) = taker {
+                    if is_needed {
                         map.set(self.dev(), lbn, 0)?;
-                        passed.push(Passed { lbn, to });
+                        passed.push(lbn);
                     }
                 }
             }
@@ -86,20 +77,20 @@ impl Snapshots {
         Ok(passed)
     }
 
-    /// The other snapshots take over what they need.
-    fn take_over(&self, passed: &[Passed]) -> Result<()> {
-        let mut st = self.lock();
-        for Passed { lbn, to } in passed {
-            let own = lbn.0.saturating_mul(self.g().frag.into());
-            let growth = self.block_sectors();
-            if let Some(s) = st.list.iter_mut().find(|s| s.map.ino() == *to) {
-                s.map.set(self.dev(), *lbn, i64::try_from(own).unwrap_or(0))?;
-                s.growth += growth;
+    /// Offers blocks without an owner to the other snapshots, and frees those that none needs any
+    /// more.
+    fn take_over(&self, passed: &[Lbn]) -> Result<()> {
+        let mut left = Vec::new();
+        {
+            let mut st = self.lock();
+            for &lbn in passed {
+                if self.offer(&mut st, lbn)? == Fate::Free {
+                    left.push(FragNo(lbn.0.saturating_mul(self.g().frag.into())));
+                }
             }
-            if let Some(log) = &mut st.log {
-                log.push(FragNo(own));
-            }
+            st.list.iter_mut().try_for_each(|s| s.map.write(self.dev()))?;
         }
-        st.list.iter_mut().try_for_each(|s| s.map.write(self.dev()))
+        self.free_places(&left);
+        Ok(())
     }
 }

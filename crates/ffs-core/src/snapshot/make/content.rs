@@ -76,7 +76,8 @@ impl Draft<'_> {
                 d.flags.remove(FileFlags::SF_SNAPSHOT);
                 d.db = [0; NDADDR];
                 d.ib = [0; NIADDR];
-                (d.size, d.blocks) = (0, 0);
+                d.size = 0;
+                d.blocks = d.ext_sectors(&g);
             } else {
                 d = Dinode { generation: d.generation, ..Dinode::default() };
             }
