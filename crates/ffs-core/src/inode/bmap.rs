@@ -192,10 +192,12 @@ impl<'a> InodeView<'a> {
         self.checked_run(raw, frags, s)
     }
 
-    /// The meaning of pointer 0: a hole, or in a snapshot the live block of the volume.
+    /// The meaning of pointer 0: a hole, or in a snapshot the live block of the volume. If a
+    /// snapshot is not kept up, the live block may have changed, and is not shown.
     fn resolve_zero(self, lbn: Lbn) -> Option<FragNo> {
         let at = FragNo(lbn.0.saturating_mul(self.g().frag.into()));
-        (self.data.is_snapshot() && at.0 < self.g().size).then_some(at)
+        let is_kept = || self.ump.is_read_only() || self.ump.snapshots.is_live(self.ip.ino);
+        (self.data.is_snapshot() && at.0 < self.g().size && is_kept()).then_some(at)
     }
 
     /// The run of `frags` fragments to which pointer `raw` leads; `None` for a hole.

@@ -24,13 +24,7 @@ impl<'a> InodeView<'a> {
         let mut block = vec![0; self.g().bsize as usize];
         match self.ump.snapshots.read_block(self.ip.ino, lbn, &mut block) {
             Some(read) => read?,
-            None if self.ump.is_read_only() => self.read_unchanging(lbn, &mut block)?,
-            None => {
-                // No blocks are copied for it, so it would show new content.
-                let (found, want) = ("not listed", "a snapshot that the superblock lists");
-                let (s, p) = (Structure::Snapshot, place(self.ip.ino));
-                return Err(Error::corrupt(s, p, "flags", found, want));
-            }
+            None => self.read_unchanging(lbn, &mut block)?,
         }
         let n = out.len().min(block.len() - skip);
         if let (Some(to), Some(from)) = (out.get_mut(..n), block.get(skip..skip + n)) {
@@ -39,8 +33,8 @@ impl<'a> InodeView<'a> {
         Ok(n)
     }
 
-    /// Reads a block of a snapshot of a volume that does not change. The last block of the volume
-    /// may be shorter than a block.
+    /// Reads a block of a snapshot that is not active. The last block of the volume may be shorter
+    /// than a block.
     fn read_unchanging(self, lbn: Lbn, block: &mut [u8]) -> Result<()> {
         let g = self.g();
         let Some(at) = self.bmap(lbn)? else { return Ok(()) };
@@ -125,7 +119,7 @@ impl<'a> LockedInode<'a> {
         match self.ump.snapshots.make_ordinary(self.ip.ino, &mut d) {
             Ok(()) => {}
             Err(e @ Error::Format(_)) => {
-                // Not a complete snapshot. The code that frees its blocks knows the marks.
+                // Not a complete snapshot. The code that frees its blocks skips the marks.
                 drop(self.ump.damaged(e));
                 return Ok(());
             }

@@ -339,8 +339,7 @@ impl<'a> Renaming<'a> {
         let snapshot = self.dst.as_ref().filter(|replaced| is_last_of_snapshot(&replaced.file));
         let of_snapshot = snapshot.map_or((Ino::ROOT, false), |file| (file.ip.ino, true));
         let used = snapshot.is_some_and(|file| !file.ip.is_used_once());
-        let mp = self.mp;
-        mp.without_listing(of_snapshot, used, || self.replace_entry())
+        self.mp.without_listing(of_snapshot, used, || self.replace_entry())
     }
 
     fn replace_entry(&mut self) -> Result<()> {

@@ -80,7 +80,7 @@ impl<'a> Draft<'a> {
     /// [`Error::NoSpace`], [`Error::TooBig`]; the device's. Nothing stays allocated.
     pub(crate) fn begin(snaps: &'a Snapshots, ino: Ino) -> Result<Draft<'a>> {
         let g = *snaps.g();
-        if (0..g.ncg).any(|c| g.cgtod(CgNo(c)).0 % u64::from(g.frag) != 0) {
+        if (0..g.ncg).any(|c| !g.cgtod(CgNo(c)).0.is_multiple_of(g.frag.into())) {
             return Err(Error::NotSupported("snapshots of a volume with unaligned groups"));
         }
         let image = image_blocks(&g);

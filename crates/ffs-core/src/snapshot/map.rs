@@ -96,7 +96,8 @@ impl PointerMap {
         }
         let mut all: Vec<FragNo> = map.indirect_blocks().collect();
         all.sort_unstable();
-        if let Some([twice, _]) = all.array_windows().find(|[a, b]| a == b) {
+        let twice = all.iter().zip(all.iter().skip(1)).find(|(a, b)| a == b);
+        if let Some((twice, _)) = twice {
             return Err(bad(ino, "indirect block", twice, "a block of its own"));
         }
         map.copied.resize_with(map.leaves.len(), || None);

@@ -342,7 +342,8 @@ impl Snapshots {
         Ok(blocks)
     }
 
-    /// Ends the log. Returns the blocks that snapshots acquired meanwhile; `None` if one was removed.
+    /// Ends the log. Returns the blocks that snapshots acquired meanwhile; `None` if one was
+    /// removed.
     fn take_log(&self) -> Option<Vec<FragNo>> {
         self.lock().log.take()
     }

@@ -74,7 +74,7 @@ fn examine(dev: MemDevice, expected: &Expected, required: &[&str], at: &str) -> 
 }
 
 /// Mounts the volume and changes it. `None`: it can only be read.
-fn use_again(
+pub(crate) fn use_again(
     dev: Arc<dyn BlockDevice>,
     expected: &Expected,
     required: &[&str],
@@ -95,7 +95,7 @@ fn use_again(
 }
 
 /// `fsck -p` repairs the volume, and nothing is left.
-fn check_repair(dev: &Arc<dyn BlockDevice>, at: &str) {
+pub(crate) fn check_repair(dev: &Arc<dyn BlockDevice>, at: &str) {
     let report = Fsck::new(Arc::clone(dev), FsckOptions::preen()).run();
     let fatal: Vec<_> = report.findings.iter().filter(|f| f.severity == Severity::Fatal).collect();
     assert!(fatal.is_empty() && report.stopped.is_none(), "{at}: {fatal:?}");
