@@ -52,7 +52,7 @@ impl Snapshots {
     }
 
     /// Offers a whole block to the snapshots, oldest first.
-    pub(super) fn offer(&self, st: &mut State, lbn: Lbn) -> Result<Fate> {
+    fn offer(&self, st: &mut State, lbn: Lbn) -> Result<Fate> {
         for index in 0..st.list.len() {
             let Some(s) = st.list.get_mut(index) else { break };
             if s.needs(self.dev(), lbn)? {

@@ -44,11 +44,13 @@ fn a_failed_transfer_while_blocks_are_copied_loses_nothing_of_a_snapshot() {
             dev.add(Rule::new(operation, Fault::Errno(EIO)).nth(nth));
             write_file(&fs, "a", &[3; 60_000]);
             let failed = fs.sync().is_err();
+            let expected = BTreeMap::from([("snap".to_owned(), tree.clone())]);
+            let now = format!("{at}, at once");
+            use_again(repaired(&dev, &now), &expected, &["snap"], &now);
             remove(&fs, "b");
             let _ = fs.sync();
             dev.heal();
             assert_eq!(view_of(&fs, &snap), tree, "{at}");
-            let expected = BTreeMap::from([("snap".to_owned(), tree.clone())]);
             let found = use_again(repaired(&dev, &at), &expected, &["snap"], &at);
             assert_eq!(found, Some(1), "{at}, sync failed: {failed}");
             fs.sync().unwrap();
