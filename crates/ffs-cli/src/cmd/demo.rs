@@ -1,7 +1,9 @@
-//! `ffs demo`: the main functions on real input; then a power failure, and a large directory.
+//! `ffs demo`: the main functions on real input; then a power failure, a snapshot, and a large
+//! directory.
 
 mod large;
 mod power;
+mod snapshot;
 mod study;
 
 use std::fs;
@@ -46,10 +48,11 @@ pub(crate) const DOC: Doc = Doc {
 ///
 /// Makes an image in a temporary directory, fills it with the tree, checks it, mounts and lists it
 /// by FUSE if possible, reads every byte back and compares. Then it copies the tree onto a disk
-/// whose power fails half way, and shows which files are kept, before and after `fsck -p`. It
-/// counts the work in a large directory with and without a hash. At the end it runs a small version
-/// of the paper's study in virtual time. The demo needs no root. It writes only to the temporary
-/// directory, which stays.
+/// whose power fails half way, and shows which files are kept, before and after `fsck -p`. It makes
+/// a snapshot in the middle of another copy, and reads it back after the end. It counts the work in
+/// a large directory with and without a hash. At the end it runs a small version of the paper's
+/// study in virtual time. The demo needs no root. It writes only to the temporary directory, which
+/// stays.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The tree; without it the sources cargo has downloaded, or those of ffs itself
@@ -108,6 +111,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     writeln!(out, "Read:   every file read back by the library; {}.", same.summary())?;
     writeln!(out, "        Contents, modes, owners, times and links are those of the tree.")?;
     demo.power_failure(&built, args.seed, &mut out)?;
+    demo.snapshot(&built, args.seed, &mut out)?;
     demo.large_directory(&mut out)?;
     if !args.no_study {
         demo.study(&dir.join("study"), &mut out)?;
@@ -219,6 +223,21 @@ impl Demo {
             writeln!(out, "{}{line}", if n == 0 { "Power:  " } else { "        " })?;
         }
         self.step("copied, power failed, recovered", Some(story.copied), None, started);
+        Ok(0)
+    }
+
+    fn snapshot(&mut self, built: &BuiltImage, seed: u64, out: &mut dyn Write) -> Outcome {
+        let started = Instant::now();
+        let tree = power::Tree { path: &self.tree, skip: &self.skip };
+        let all = (built.report.entries(), built.report.bytes);
+        // Copies of changed blocks need space, too.
+        let size = built.size + built.size / 2;
+        let story =
+            snapshot::run(&tree, all, &self.image.with_file_name("snapshot.img"), size, seed)?;
+        for (n, line) in story.lines().iter().enumerate() {
+            writeln!(out, "{}{line}", if n == 0 { "Snap:   " } else { "        " })?;
+        }
+        self.step("copied, snapshot read back", Some(story.names()), None, started);
         Ok(0)
     }
 

@@ -185,7 +185,7 @@ pub(super) struct Tree<'a> {
 
 impl Tree<'_> {
     /// Copies the tree into `sink`, until that stops the copy.
-    fn copy_to(&self, sink: &mut dyn Sink) -> Result<CopyReport, Failure> {
+    pub(super) fn copy_to(&self, sink: &mut dyn Sink) -> Result<CopyReport, Failure> {
         let skip = self.skip.to_vec();
         let options = HostSourceOptions {
             xattrs: false,
@@ -280,7 +280,7 @@ fn stop(error: ffs_core::Error) -> SinkError {
 }
 
 /// Ends the copy.
-fn end(why: impl std::fmt::Display) -> SinkError {
+pub(super) fn end(why: impl std::fmt::Display) -> SinkError {
     SinkError::Stop(CopyError::new(io::ErrorKind::Other, why))
 }
 
@@ -309,7 +309,7 @@ impl Sink for Timed<'_> {
 }
 
 /// Compares what was copied, the first `copied` names of `tree`, with what is there.
-fn compare(tree: &Tree<'_>, ffs: &Ffs, copied: u64) -> Result<Kept, Failure> {
+pub(super) fn compare(tree: &Tree<'_>, ffs: &Ffs, copied: u64) -> Result<Kept, Failure> {
     let kept = Kept::default();
     let mut look = Look { ffs, cred: Cred::root(), left: copied, kept, open: None, wrong: None };
     let result = tree.copy_to(&mut look);
