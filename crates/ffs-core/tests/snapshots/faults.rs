@@ -129,7 +129,7 @@ fn files_in_use_without_a_name_are_not_in_a_snapshot() {
             drop(snapshot(&w.fs, &format!("snap{n}")));
             write_file(&w.fs, "a", &[n + 1; 50_000]);
         }
-        let names = (0..300).map(|n| format!("gone{n}"));
+        let names = (0..300).map(|n| format!("removed{n}"));
         let files: Vec<_> = names
             .map(|name| {
                 let file = w.file(&w.root, &name);
@@ -138,7 +138,7 @@ fn files_in_use_without_a_name_are_not_in_a_snapshot() {
                 file
             })
             .collect();
-        (0..300).filter(|n| n % 7 != 0).for_each(|n| remove(&w.fs, &format!("gone{n}")));
+        (0..300).filter(|n| n % 7 != 0).for_each(|n| remove(&w.fs, &format!("removed{n}")));
         let tree = tree_of(&w.fs);
         let snap = snapshot(&w.fs, "snap");
         assert_eq!(view_of(&w.fs, &snap), tree, "shape {shape}");

@@ -100,8 +100,8 @@ impl Story {
     }
 }
 
-/// Copies up to `limit` names and bytes. Returns the names entered when the snapshot was made and in
-/// the end, and the figures of the snapshot.
+/// Copies up to `limit` names and bytes. Returns the names entered when the snapshot was made and
+/// in the end, and the figures of the snapshot.
 fn copy(
     tree: &Tree<'_>,
     ffs: &Ffs,
