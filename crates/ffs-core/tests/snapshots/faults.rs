@@ -123,8 +123,8 @@ fn a_full_volume_keeps_its_snapshot_and_can_lose_it() {
 
 #[test]
 fn files_in_use_without_a_name_are_not_in_a_snapshot() {
-    for shape in 0..SHAPES.len() {
-        let w = mount_on(soft_volume(SHAPES[shape], 8 << 20), &soft_updates());
+    for shape in SHAPES {
+        let w = mount_on(soft_volume(shape, 8 << 20), &soft_updates());
         for n in 0..3 {
             drop(snapshot(&w.fs, &format!("snap{n}")));
             write_file(&w.fs, "a", &[n + 1; 50_000]);
@@ -141,11 +141,11 @@ fn files_in_use_without_a_name_are_not_in_a_snapshot() {
         (0..300).filter(|n| n % 7 != 0).for_each(|n| remove(&w.fs, &format!("removed{n}")));
         let tree = tree_of(&w.fs);
         let snap = snapshot(&w.fs, "snap");
-        assert_eq!(view_of(&w.fs, &snap), tree, "shape {shape}");
-        assert_eq!(findings(&image_of(&w.fs, &snap)), Vec::<String>::new(), "shape {shape}");
+        assert_eq!(view_of(&w.fs, &snap), tree, "{shape:?}");
+        assert_eq!(findings(&image_of(&w.fs, &snap)), Vec::<String>::new(), "{shape:?}");
         drop(files);
         w.fs.sync().unwrap();
-        assert_eq!(view_of(&w.fs, &snap), tree, "shape {shape}, closed");
+        assert_eq!(view_of(&w.fs, &snap), tree, "{shape:?}, closed");
         drop(snap);
         check_volume(w);
     }
