@@ -264,7 +264,8 @@ impl Column {
 
 /// A period, rounded to the unit that BSD's commands show.
 pub(crate) fn period(seconds: i64) -> String {
-    let (minutes, hours) = ((seconds + 30) / 60, (seconds + 1800) / 3600);
+    let after = |more| seconds.saturating_add(more);
+    let (minutes, hours) = (after(30) / 60, after(1800) / 3600);
     match () {
         () if hours >= 36 => format!("{}days", (hours + 12) / 24),
         () if minutes >= 60 => format!("{}:{:02}", minutes / 60, minutes % 60),

@@ -277,6 +277,9 @@ impl Ffs {
             return Ok(());
         }
         if read_only {
+            // Removed files that are freed now change the usage of their owners. `sync_alone`
+            // reports errors.
+            drop(self.0.syncer.sync_alone());
             let synced = self.0.sync_alone();
             if self.0.table.has_unlinked() {
                 return Err(Error::Busy("a removed file is still in use"));

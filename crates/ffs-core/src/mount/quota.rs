@@ -173,13 +173,13 @@ impl Mount {
             if !file.alive() {
                 continue;
             }
-            for (n, (id, record)) in dirty.iter().enumerate() {
+            for (id, record) in &dirty {
                 let at = quota::offset(*id).unwrap_or_default();
                 let written = file.write_at(at, &record.to_bytes(), Reserve::Allowed);
                 if let Err(error) = written {
                     warn!(target: LOG, %kind, id, %error, "a record was not written");
-                    self.ump.quotas.set_dirty(kind, dirty.iter().skip(n).map(|(id, _)| *id));
-                    break;
+                    // Others may have their blocks already.
+                    self.ump.quotas.set_dirty(kind, std::iter::once(*id));
                 }
             }
         }
