@@ -179,6 +179,10 @@ pub enum SequenceError {
     /// The segments do not follow each other in the ring.
     #[error("segment {0} is not behind the one before it")]
     Disordered(u64),
+    /// A segment has more records than its sectors hold: the journal was written with sectors of
+    /// another size.
+    #[error("segment {0} was written with sectors of another size")]
+    OtherSectors(u64),
 }
 
 /// The segments of the mount at `mtime` in the journal `content`, in order, from the oldest one
@@ -195,7 +199,7 @@ pub fn scan(
     sector: usize,
     mtime: i64,
 ) -> Result<Vec<Segment>, SequenceError> {
-    let mut found = segments(endian, content, sector, mtime);
+    let mut found = segments(endian, content, sector, mtime)?;
     let oldest = found.iter().map(|s| s.header.oldest).max().unwrap_or(0);
     if !found.is_empty() && !found.iter().any(|s| s.header.seq == oldest) {
         return Err(SequenceError::Missing(oldest));
@@ -224,17 +228,29 @@ pub fn scan(
 }
 
 /// All complete segments of the mount at `mtime`, in the order of their offsets.
-fn segments(endian: Endian, content: &[u8], sector: usize, mtime: i64) -> Vec<Segment> {
+///
+/// # Errors
+/// [`SequenceError::OtherSectors`].
+fn segments(
+    endian: Endian,
+    content: &[u8],
+    sector: usize,
+    mtime: i64,
+) -> Result<Vec<Segment>, SequenceError> {
     let mut out = Vec::new();
     let mut offset = 0usize;
     if sector < 2 * RECORD {
-        return out;
+        return Ok(out);
     }
     while let Some(first) = content.get(offset..offset.saturating_add(sector)) {
         let header = SegHeader::decode(first, endian);
         let len = sector * usize::from(header.blocks);
         let whole = content.get(offset..offset + len).unwrap_or(&[]);
         let most = (sector / RECORD - 1) * usize::from(header.blocks);
+        let ours = header.time == mtime && header.blocks > 0;
+        if ours && usize::from(header.cnt) > most {
+            return Err(SequenceError::OtherSectors(header.seq));
+        }
         let sound = header.time == mtime
             && (1..=most).contains(&usize::from(header.cnt))
             && !whole.is_empty()
@@ -247,7 +263,7 @@ fn segments(endian: Endian, content: &[u8], sector: usize, mtime: i64) -> Vec<Se
             offset += sector;
         }
     }
-    out
+    Ok(out)
 }
 
 fn same_segment(endian: Endian, sector: &[u8], first: &SegHeader) -> bool {

@@ -246,7 +246,8 @@ impl Checker<'_> {
     /// The `fs_mtime` of the repaired volume. A journal is used only if its time equals `fs_mtime`:
     /// a different one prevents that it is applied over the repairs.
     pub(super) fn next_mtime(&self) -> i64 {
-        if self.sb.f.mtime == self.now { self.now + 1 } else { self.now }
+        // Later than before, so that no older journal becomes usable again.
+        self.now.max(self.sb.f.mtime.saturating_add(1))
     }
 
     /// Writes the repairs and the superblock; `true` if the volume is marked clean now.

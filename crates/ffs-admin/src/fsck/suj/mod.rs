@@ -61,7 +61,7 @@ use ffs_ondisk::{Ino, snapshot};
 use super::LOG;
 use super::alloc::Completion;
 use super::checker::Checker;
-use super::options::FsckOptions;
+use super::options::{Erase, FsckOptions};
 use super::report::JournalReport;
 use super::resolve::{Mode, Res, Stop};
 use blocks::FragMask;
@@ -115,7 +115,12 @@ pub(super) fn recover<'a>(
     found: &Found,
     options: &FsckOptions,
 ) -> Res<Outcome<'a>> {
-    let wanted = matches!(options.mode, Mode::Preen) && !options.force;
+    // Only the full check does these.
+    let full = options.keep_orphans
+        || options.zero_unused
+        || options.shrink_initialised
+        || options.erase != Erase::default();
+    let wanted = matches!(options.mode, Mode::Preen) && !options.force && !full;
     if !wanted || !found.sb.flags().contains(FsFlags::SUJ) {
         return Ok(Outcome::NoJournal);
     }

@@ -100,7 +100,13 @@ impl Tables {
     pub(super) fn add(&mut self, g: &Geometry, record: Record) -> Step<()> {
         self.records += 1;
         match record {
-            Record::AddRef(r) => self.links.entry(r.ino).or_default().added(&r),
+            Record::AddRef(r) => {
+                if r.nlink == 0 {
+                    // A new file with this number: the truncation of the old one is complete.
+                    self.truncations.remove(&r.ino);
+                }
+                self.links.entry(r.ino).or_default().added(&r);
+            }
             Record::RemRef(r) => self.links.entry(r.ino).or_default().removed(&r),
             Record::MoveRef(r) => {
                 let place = |off: i64| (r.parent, off.unsigned_abs());
