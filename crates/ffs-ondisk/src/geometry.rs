@@ -306,6 +306,19 @@ impl Geometry {
         FragNo(d.0 - d.0 % u64::from(self.frag))
     }
 
+    /// The block of the volume that contains `d`. In a snapshot, it is the logical block that shows
+    /// the content of `d`.
+    #[must_use]
+    pub fn fragstoblks(&self, d: FragNo) -> Lbn {
+        Lbn(d.0 / u64::from(self.frag))
+    }
+
+    /// First fragment of block `l` of the volume.
+    #[must_use]
+    pub fn blkstofrags(&self, l: Lbn) -> FragNo {
+        FragNo(l.0.saturating_mul(self.frag.into()))
+    }
+
     /// Bytes that logical block `l` of a file of `size` bytes occupies on disk
     /// (`spec/on-disk-format.md` §4.1, §7.7).
     #[must_use]

@@ -25,6 +25,13 @@ pub const BLK_SNAP: i64 = 2;
 /// Bytes of a word of the block list.
 pub const LIST_WORD: u64 = 8;
 
+/// Whether pointer `raw` of a snapshot is a mark: [`BLK_NOCOPY`], [`BLK_SNAP`], or another value
+/// that is too small for the address of a copy. Neither 0 nor an address is a mark.
+#[must_use]
+pub fn is_mark(g: &Geometry, raw: i64) -> bool {
+    (1..=BLK_SNAP).contains(&raw) || (1..i64::from(g.frag)).contains(&raw)
+}
+
 /// The location of the content of a snapshot's block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
@@ -53,7 +60,7 @@ pub fn image_bytes(g: &Geometry) -> u64 {
 /// The number of fragments of volume block `l`: fewer at the end of the volume.
 #[must_use]
 pub fn block_frags(g: &Geometry, l: Lbn) -> u32 {
-    let left = g.size.saturating_sub(l.0.saturating_mul(g.frag.into()));
+    let left = g.size.saturating_sub(g.blkstofrags(l).0);
     u32::try_from(left).unwrap_or(u32::MAX).min(g.frag)
 }
 
@@ -74,10 +81,10 @@ pub fn active(sb: &Superblock) -> Vec<Ino> {
 /// # Errors
 /// The pointer is not a valid address of a copy.
 pub fn classify(g: &Geometry, ino: Ino, l: Lbn, raw: i64) -> Result<Content, Error> {
-    let own = FragNo(l.0.saturating_mul(g.frag.into()));
+    let own = g.blkstofrags(l);
     match u64::try_from(raw) {
         Ok(0) => Ok(Content::Volume(own)),
-        Ok(n) if n < 3 || n < u64::from(g.frag) => Ok(Content::Zeros),
+        Ok(_) if is_mark(g, raw) => Ok(Content::Zeros),
         Ok(n) if n == own.0 && n < g.size => Ok(Content::TakenOver(own)),
         Ok(n) if g.run_problem(FragNo(n), g.frag).is_none() => Ok(Content::Copy(FragNo(n))),
         _ => {

@@ -63,6 +63,12 @@ impl FragNo {
         FragNo(self.0.saturating_add(n))
     }
 
+    /// The pointer to this fragment, as it is stored.
+    #[must_use]
+    pub fn pointer(self) -> i64 {
+        i64::try_from(self.0).unwrap_or(0)
+    }
+
     /// Whether this pointer is a hole.
     #[must_use]
     pub fn is_hole(self) -> bool {

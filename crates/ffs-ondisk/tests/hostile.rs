@@ -78,6 +78,7 @@ fn exercise(what: &str, g: &Geometry, rng: &mut SplitMix64) {
         let d = FragNo(d);
         let _ = (g.dtog(d), g.dtogd(d), g.fragnum(d), g.blknum(d), g.frag_to_byte(d));
         let _ = (g.run_problem(d, n), g.in_metadata(g.dtog(d), d));
+        let _ = (g.fragstoblks(d), g.blkstofrags(Lbn(d.0)), snapshot::is_mark(g, d.0 as i64));
         let _ = g.check_run(d.0 as i64, n, Structure::Inode, Place::Unknown);
         let _ = snapshot::classify(g, Ino(5), Lbn(d.0), d.0 as i64);
         let _ = (snapshot::block_frags(g, Lbn(d.0)), snapshot::list_bytes(g, Ino(5), d.0));

@@ -170,6 +170,7 @@ proptest! {
         let d = FragNo(y % g.size);
         prop_assert_eq!(g.cgbase(g.dtog(d)).0 + u64::from(g.dtogd(d)), d.0);
         prop_assert_eq!(g.blknum(d).0 + u64::from(g.fragnum(d)), d.0);
+        prop_assert_eq!(g.blkstofrags(g.fragstoblks(d)), g.blknum(d));
         let whole: u64 = (0..g.ncg).map(|c| u64::from(g.cg_frags(CgNo(c)))).sum();
         prop_assert_eq!(whole, g.size);
     }

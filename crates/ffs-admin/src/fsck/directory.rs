@@ -271,7 +271,7 @@ impl Checker<'_> {
         }
         let lbn = (last.offset / u64::from(g.bsize)) as usize;
         let Some(slot) = node.d.db.get_mut(lbn) else { return Ok(false) };
-        *slot = pointer_to(at);
+        *slot = at.pointer();
         node.d.size = last.offset + grown;
         node.d.blocks = node.d.blocks.saturating_add(g.frags_to_sectors((frags - held).into()));
         self.write_inode(node).map(|()| true)
@@ -298,7 +298,7 @@ impl Checker<'_> {
         if !direct && node.d.ib[0] == 0 {
             let Some(at) = self.alloc_frags(g.frag)? else { return Ok(false) };
             self.disk.write(at, &vec![0; g.bsize as usize], Class::Data)?;
-            node.d.ib[0] = pointer_to(at);
+            node.d.ib[0] = at.pointer();
             held += g.frag;
         }
         let Some((at, frags)) = self.alloc_most(if direct { 1 } else { g.frag })? else {
@@ -306,9 +306,9 @@ impl Checker<'_> {
         };
         let grown = self.fill_tail(at, 0, frags)?;
         if direct {
-            node.d.db[lbn as usize] = pointer_to(at);
+            node.d.db[lbn as usize] = at.pointer();
         } else {
-            self.set_indirect_slot(node.d.ib[0], lbn - NDADDR as u64, pointer_to(at))?;
+            self.set_indirect_slot(node.d.ib[0], lbn - NDADDR as u64, at.pointer())?;
         }
         node.d.size = lbn * u64::from(g.bsize) + grown;
         node.d.blocks = node.d.blocks.saturating_add(g.frags_to_sectors((held + frags).into()));
@@ -322,11 +322,6 @@ impl Checker<'_> {
         let off = slot as usize * raw.len();
         self.disk.patch(FragNo(u64::try_from(block).unwrap_or(0)), off, &raw, Class::Data)
     }
-}
-
-/// A fragment number as a pointer.
-fn pointer_to(at: FragNo) -> i64 {
-    i64::try_from(at.0).unwrap_or(0)
 }
 
 /// Result of a call of a directory-block visitor.

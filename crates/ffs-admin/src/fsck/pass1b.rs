@@ -157,6 +157,6 @@ impl Visitor for Rescan {
         if run.level > 0 && self.all_dup_level.is_none() {
             self.all_dup_level = Some(run.level);
         }
-        Ok(Action::Replace(i64::try_from(new.0).unwrap_or(0)))
+        Ok(Action::Replace(new.pointer()))
     }
 }

@@ -110,7 +110,7 @@ impl Checker<'_> {
             birthtime: now,
             ..ffs_ondisk::Dinode::default()
         };
-        node.d.db[0] = i64::try_from(at.0).unwrap_or(0);
+        node.d.db[0] = at.pointer();
         self.write_inode(&mut node)?;
         // Both names of it, `.` and the one in the parent, are counted from the start.
         let rec = InoStat { state: State::Found, dtype: 4, nlink: 2, unaccounted: 0 };

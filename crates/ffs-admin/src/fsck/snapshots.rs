@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 use ffs_ondisk::bmap::{self, Path, pointer, set_pointer};
 use ffs_ondisk::cg::{Cg, full_pattern};
 use ffs_ondisk::geometry::NDADDR;
+use ffs_ondisk::snapshot::block_frags;
 use ffs_ondisk::superblock::FSMAXSNAP;
 use ffs_ondisk::{CgNo, FragNo, Ino, Lbn};
 
@@ -90,7 +91,7 @@ impl Checker<'_> {
 
     /// Gives the freed block at `at` to the oldest snapshot that reads it in place.
     fn give_freed_block(&mut self, at: FragNo) -> Res<()> {
-        let lbn = Lbn(at.0 / u64::from(self.g.frag));
+        let lbn = self.g.fragstoblks(at);
         for ino in self.listed.clone() {
             let mut node = self.read_inode(ino)?;
             let Some(slot) = self.unset_pointer(&mut node, lbn)? else { continue };
@@ -99,8 +100,7 @@ impl Checker<'_> {
             if !self.should_fix(draft)? {
                 return Ok(());
             }
-            let own = i64::try_from(at.0).unwrap_or(0);
-            self.set_snapshot_pointer(&mut node, &slot, own)?;
+            self.set_snapshot_pointer(&mut node, &slot, at)?;
             for f in at.0..at.0 + u64::from(self.g.frag) {
                 self.used.set(f);
             }
@@ -109,18 +109,18 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Sets the pointer at `slot` of a snapshot to `block`, a block of its own.
+    /// Sets the pointer at `slot` of a snapshot to the block at `at`, which becomes its own.
     fn set_snapshot_pointer(
         &mut self,
         node: &mut Inode,
         slot: &PointerLocation,
-        block: i64,
+        at: FragNo,
     ) -> Res<()> {
         match *slot {
-            PointerLocation::Direct(i) => node.d.db[i] = block,
+            PointerLocation::Direct(i) => node.d.db[i] = at.pointer(),
             PointerLocation::Indirect(frag, off) => {
                 let mut raw = vec![0; self.g.format.pointer_size()];
-                set_pointer(&self.g, &mut raw, 0, block);
+                set_pointer(&self.g, &mut raw, 0, at.pointer());
                 self.disk.patch(frag, off, &raw, Class::Data)?;
             }
         }
@@ -148,8 +148,8 @@ impl Checker<'_> {
     }
 
     fn copy_for_snapshots(&mut self, lbn: Lbn) -> Res<()> {
-        let first = lbn.0.saturating_mul(self.g.frag.into());
-        let mut frags = first..first + u64::from(self.g.frag);
+        let first = self.g.blkstofrags(lbn);
+        let mut frags = first.0..first.plus(self.g.frag.into()).0;
         if frags.all(|f| self.new_frags.contains(&f)) {
             return Ok(());
         }
@@ -161,12 +161,11 @@ impl Checker<'_> {
                 self.report_only(Draft::benign(Id::SbSnapshot, message).ino(ino));
                 return Ok(());
             };
-            let left = self.g.size.saturating_sub(first).min(self.g.frag.into());
-            let mut bytes =
-                self.disk.read_device(FragNo(first), (left * u64::from(self.g.fsize)) as usize)?;
+            let there = block_frags(&self.g, lbn) as usize * self.g.fsize as usize;
+            let mut bytes = self.disk.read_device(first, there)?;
             bytes.resize(self.g.bsize as usize, 0);
             self.disk.write(copy, &bytes, Class::Data)?;
-            self.set_snapshot_pointer(&mut node, &slot, i64::try_from(copy.0).unwrap_or(0))?;
+            self.set_snapshot_pointer(&mut node, &slot, copy)?;
         }
         Ok(())
     }
@@ -192,7 +191,7 @@ impl Checker<'_> {
     }
 
     fn is_read_in_place(&mut self, at: FragNo) -> Res<bool> {
-        let lbn = Lbn(at.0 / u64::from(self.g.frag));
+        let lbn = self.g.fragstoblks(at);
         for ino in self.listed.clone() {
             let mut node = self.read_inode(ino)?;
             if self.unset_pointer(&mut node, lbn)?.is_some() {

@@ -221,7 +221,7 @@ impl Maker<'_, '_> {
         from: &mut FragNo,
     ) -> Result<(), AdminError> {
         let g = self.vol.geo;
-        let raw = i64::try_from(at.0).unwrap_or(0);
+        let raw = at.pointer();
         match bmap::path(&g, l) {
             Some(Path::Direct(i)) => inode.db[i] = raw,
             Some(Path::Indirect { levels, index }) => {
@@ -303,7 +303,7 @@ impl Maker<'_, '_> {
                 let (c, first) = (g.dtog(at), g.dtogd(at));
                 let block = self.group(c.0)?;
                 CgMut::new(&g, block).set_run_free(first + 1, g.frag - 1, true);
-                root.db[l.0 as usize] = i64::try_from(at.0).unwrap_or(0);
+                root.db[l.0 as usize] = at.pointer();
                 (at, Vec::new())
             }
             _ => self.root_block(root, l)?,

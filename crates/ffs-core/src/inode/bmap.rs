@@ -18,12 +18,8 @@ use crate::error::{Error, Result};
 use crate::ordering::PtrSlot;
 use ffs_ondisk::bmap::{self, Path, pointer};
 use ffs_ondisk::geometry::NDADDR;
+use ffs_ondisk::snapshot::is_mark;
 use ffs_ondisk::{FileFlags, FragNo, Geometry, Ino, Lbn, Structure};
-
-/// The value of a pointer to `at`.
-pub(super) fn raw(at: FragNo) -> i64 {
-    i64::try_from(at.0).unwrap_or(0)
-}
 
 /// The buffer of a data block.
 pub(super) fn data_key(ino: Ino, lbn: Lbn) -> BufKey {
@@ -184,7 +180,7 @@ impl<'a> InodeView<'a> {
         if raw == 0 {
             return Ok(self.resolve_zero(lbn));
         }
-        if self.data.is_snapshot() && (1..i64::from(g.frag)).contains(&raw) {
+        if self.data.is_snapshot() && is_mark(g, raw) {
             return Ok(None);
         }
         let s = if lbn.0 < NDADDR as u64 { Structure::Inode } else { Structure::IndirectBlock };
@@ -195,7 +191,7 @@ impl<'a> InodeView<'a> {
     /// The meaning of pointer 0: a hole, or in a snapshot the live block of the volume. If a
     /// snapshot is not kept up, the live block may have changed, and is not shown.
     fn resolve_zero(self, lbn: Lbn) -> Option<FragNo> {
-        let at = FragNo(lbn.0.saturating_mul(self.g().frag.into()));
+        let at = self.g().blkstofrags(lbn);
         let is_kept = || self.ump.is_read_only() || self.ump.snapshots.is_live(self.ip.ino);
         (self.data.is_snapshot() && at.0 < self.g().size && is_kept()).then_some(at)
     }

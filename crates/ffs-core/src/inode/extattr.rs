@@ -11,7 +11,6 @@
 //!
 //! Reference: `spec/on-disk-format.md` §10.1; `spec/soft-updates.md` §6.13.
 
-use super::bmap::raw;
 use super::freeblks::Detached;
 use super::lifecycle::place;
 use super::{Inode, InodeView, LockedInode};
@@ -245,7 +244,7 @@ impl<'a> LockedInode<'a> {
     /// Makes `places` the area's blocks, and returns the number of their fragments.
     fn set_ext_blocks(&mut self, places: &[FragRun]) -> u32 {
         for (p, run) in self.data.d.extb.iter_mut().zip(places) {
-            *p = raw(run.at);
+            *p = run.at.pointer();
         }
         places.iter().map(|run| run.frags).sum()
     }

@@ -14,6 +14,7 @@ use crate::buf::{BufKey, BufRef};
 use crate::error::{Error, Result};
 use crate::ordering::{Event, FragRun, FreeWhen};
 use ffs_ondisk::bmap::pointer;
+use ffs_ondisk::snapshot::is_mark;
 use ffs_ondisk::{FragNo, Lbn, Structure};
 use std::ops::RangeInclusive;
 
@@ -90,7 +91,7 @@ impl<'a> InodeView<'a> {
     /// Frees the blocks below `d`, then the run of `d` itself.
     fn free_tree(self, d: &Detached, freed: &mut Freed) {
         let g = self.g();
-        let mark = freed.snapshot && (1..i64::from(g.frag).max(3)).contains(&d.raw);
+        let mark = freed.snapshot && is_mark(g, d.raw);
         if freed.bad >= MAX_BAD || mark {
             return;
         }

@@ -6,7 +6,7 @@
 //!
 //! Reference: `spec/allocation.md` §6.4.
 
-use super::bmap::{Node, data_key, raw};
+use super::bmap::{Node, data_key};
 use super::{Cluster, InodeView, LockedInode};
 use crate::alloc::PrefQuery;
 use crate::buf::BufRef;
@@ -121,10 +121,12 @@ impl<'a> LockedInode<'a> {
             match &blocks.map {
                 Map::Inode => {
                     if let Some(p) = self.data.d.db.get_mut(i) {
-                        *p = raw(at);
+                        *p = at.pointer();
                     }
                 }
-                Map::Indirect { buf, .. } => set_pointer(g, &mut buf.write().bytes, i, raw(at)),
+                Map::Indirect { buf, .. } => {
+                    set_pointer(g, &mut buf.write().bytes, i, at.pointer())
+                }
             }
         }
         if let Map::Indirect { buf, .. } = &blocks.map {

@@ -13,7 +13,7 @@
 //!
 //! Reference: `spec/soft-updates.md` §6.11, §11.2.
 
-use super::bmap::{Node, raw};
+use super::bmap::Node;
 use super::freeblks::Detached;
 use super::lifecycle::place;
 use super::{InodeData, InodeView, LockedInode};
@@ -110,7 +110,7 @@ impl<'a> InodeView<'a> {
         let at = buf.read().addr;
         self.ump.cache.relocate(buf, at, *new as usize, || ());
         let fsize = self.g().fsize;
-        Detached::data(raw(at.plus((new / fsize).into())), (old - new) / fsize)
+        Detached::data(at.plus((new / fsize).into()).pointer(), (old - new) / fsize)
     }
 
     /// Clears the pointers in the indirect blocks of the plan and appends them to `out`. `size` is

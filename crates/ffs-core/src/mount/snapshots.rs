@@ -182,7 +182,7 @@ impl Mount {
         let groups = draft.suspend(&excluded, (location, image))?;
         drop(st);
         if groups.is_some() {
-            self.ump.snapshots.activate(draft.take_map(), false);
+            self.ump.snapshots.activate(draft.pointer_map(), false);
         }
         Ok(groups)
     }

@@ -91,7 +91,7 @@ impl Snapshots {
     /// The block at `at` becomes the snapshot's copy.
     fn give(&self, st: &mut State, need: &Need, at: FragNo) -> Result<()> {
         let Some(s) = st.list.get_mut(need.snapshot) else { return Ok(()) };
-        if let Err(e) = s.map.set(self.dev(), need.lbn, i64::try_from(at.0).unwrap_or(0)) {
+        if let Err(e) = s.map.set(self.dev(), need.lbn, at.pointer()) {
             st.spare.push(at);
             return Err(e);
         }
@@ -115,8 +115,7 @@ impl Snapshots {
         for (need, at) in needs.iter().zip(places) {
             if have.replace(need.lbn) != Some(need.lbn) {
                 block.fill(0);
-                let own = need.lbn.0.saturating_mul(self.g().frag.into());
-                self.read_volume(FragNo(own), &mut block)?;
+                self.read_volume(self.g().blkstofrags(need.lbn), &mut block)?;
             }
             self.dev().write_at(self.g().frag_to_byte(*at), &block)?;
         }

@@ -12,8 +12,8 @@ use super::{Snapshots, State};
 use crate::counters::bump;
 use crate::error::Result;
 use crate::ordering::FragRun;
+use ffs_ondisk::Lbn;
 use ffs_ondisk::snapshot::{BLK_NOCOPY, BLK_SNAP, image_blocks};
-use ffs_ondisk::{FragNo, Lbn};
 
 /// Changed indirect blocks of a snapshot at which they are written.
 const MAX_CHANGED: usize = 32;
@@ -36,13 +36,12 @@ impl Snapshots {
         if !self.is_active() {
             return Ok(Fate::Free);
         }
-        let frag = u64::from(self.g().frag);
-        let lbn = Lbn(run.at.0 / frag);
+        let lbn = self.g().fragstoblks(run.at);
         if lbn.0 >= image_blocks(self.g()) {
             return Ok(Fate::Free);
         }
         let mut st = self.lock();
-        if u64::from(run.frags) == frag {
+        if run.frags == self.g().frag {
             return self.offer(&mut st, lbn);
         }
         let frags = run.at.0..run.at.0 + u64::from(run.frags);
@@ -56,14 +55,14 @@ impl Snapshots {
         for index in 0..st.list.len() {
             let Some(s) = st.list.get_mut(index) else { break };
             if s.needs(self.dev(), lbn)? {
-                let own = lbn.0.saturating_mul(self.g().frag.into());
-                s.map.set(self.dev(), lbn, i64::try_from(own).unwrap_or(0))?;
+                let own = self.g().blkstofrags(lbn);
+                s.map.set(self.dev(), lbn, own.pointer())?;
                 s.growth += self.block_sectors();
                 if s.map.changed() >= MAX_CHANGED {
                     // The rest is written later.
                     drop(s.map.write(self.dev()));
                 }
-                st.log_block(index, FragNo(own));
+                st.log_block(index, own);
                 bump(&self.cache.counters.snapshot_takeovers);
                 return Ok(Fate::TakenOver);
             }

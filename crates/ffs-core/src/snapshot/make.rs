@@ -44,7 +44,8 @@ pub(crate) struct Excluded {
 pub(crate) struct Draft<'a> {
     snaps: &'a Snapshots,
     ino: Ino,
-    image: u64,
+    /// The first block behind the image: that of the block list.
+    image: Lbn,
     /// Blocks of the file.
     blocks: u64,
     roots: [i64; NIADDR],
@@ -53,11 +54,11 @@ pub(crate) struct Draft<'a> {
     above: Vec<FragNo>,
     /// The blocks of the block list.
     list: Vec<FragNo>,
-    copies: BTreeMap<u64, FragNo>,
+    copies: BTreeMap<Lbn, FragNo>,
     /// Allocated blocks that have no use yet.
     spare: Vec<FragNo>,
-    /// Blocks of this and of older snapshots, by number.
-    owned: BTreeSet<u64>,
+    /// Blocks of this and of older snapshots.
+    owned: BTreeSet<Lbn>,
     /// The block that was allocated last.
     last: Option<FragNo>,
     /// Blocks that were allocated while operations waited: their marks are not durable.
@@ -70,7 +71,6 @@ pub(crate) struct Draft<'a> {
     seen: Vec<Option<u64>>,
     sums: Vec<Csum>,
     direct: [i64; NDADDR],
-    map: PointerMap,
 }
 
 impl<'a> Draft<'a> {
@@ -99,7 +99,7 @@ impl<'a> Draft<'a> {
         let mut draft = Draft {
             snaps,
             ino,
-            image,
+            image: Lbn(image),
             blocks,
             roots: [0; NIADDR],
             leaves: Vec::new(),
@@ -116,7 +116,6 @@ impl<'a> Draft<'a> {
             seen: vec![None; g.ncg as usize],
             sums: vec![Csum::default(); g.ncg as usize],
             direct: [0; NDADDR],
-            map: PointerMap::new(&g, ino, blocks, [0; NDADDR], Default::default()),
         };
         match draft.allocate(listed, fixed) {
             Ok(()) => Ok(draft),
@@ -146,12 +145,10 @@ impl<'a> Draft<'a> {
             self.spare.push(at);
         }
         for c in 0..self.g().ncg {
-            let lbn = self.g().cgtod(CgNo(c)).0 / u64::from(self.g().frag);
+            let lbn = self.g().fragstoblks(self.g().cgtod(CgNo(c)));
             let at = self.take()?;
             self.copies.insert(lbn, at);
         }
-        let indirect = (self.leaves.clone(), self.above.clone());
-        self.map = PointerMap::new(self.g(), self.ino, self.blocks, [0; NDADDR], indirect);
         Ok(())
     }
 
@@ -159,10 +156,9 @@ impl<'a> Draft<'a> {
     /// pointer to it.
     fn allocate_tree(&mut self, above: usize) -> Result<i64> {
         let at = self.take()?;
-        let raw = i64::try_from(at.0).unwrap_or(0);
         if above == 0 {
             self.leaves.push(at);
-            return Ok(raw);
+            return Ok(at.pointer());
         }
         self.above.push(at);
         let want = leaf_count(self.g(), self.blocks);
@@ -175,7 +171,7 @@ impl<'a> Draft<'a> {
             set_pointer(self.g(), &mut bytes, k, below);
         }
         self.write(at, &bytes)?;
-        Ok(raw)
+        Ok(at.pointer())
     }
 
     /// A block of this snapshot.
@@ -195,7 +191,7 @@ impl<'a> Draft<'a> {
             self.late.push(at);
         }
         self.exclude_block(at);
-        self.owned.insert(at.0 / u64::from(self.g().frag));
+        self.owned.insert(self.g().fragstoblks(at));
         Ok(at)
     }
 
@@ -240,7 +236,7 @@ impl<'a> Draft<'a> {
     }
 
     fn exclude_older(&mut self, at: FragNo) {
-        if self.owned.insert(at.0 / u64::from(self.g().frag)) {
+        if self.owned.insert(self.g().fragstoblks(at)) {
             self.exclude_block(at);
         }
     }
@@ -289,17 +285,15 @@ impl<'a> Draft<'a> {
         self.sums.iter().for_each(|cs| totals.add(cs));
         self.patch(location, &superblock(&totals))?;
         self.direct = self.direct_pointers()?;
-        self.map.set_direct(self.direct);
         self.snaps.flush()?;
         debug!(target: LOG, ino = self.ino.0, groups = again.len(), "copy-on-write begins");
         Ok(Some(again.len()))
     }
 
-    /// The map of the snapshot, for [`Snapshots::activate`].
-    pub(crate) fn take_map(&mut self) -> PointerMap {
-        let none =
-            PointerMap::new(self.g(), self.ino, self.blocks, [0; NDADDR], Default::default());
-        std::mem::replace(&mut self.map, none)
+    /// The pointers of the snapshot, for [`Snapshots::activate`].
+    pub(crate) fn pointer_map(&self) -> PointerMap {
+        let indirect = (self.leaves.clone(), self.above.clone());
+        PointerMap::new(self.g(), self.ino, self.blocks, self.direct, indirect)
     }
 
     /// The groups that changed since they were copied.
@@ -322,10 +316,9 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// [`Error::Busy`] if the list is full; the device's.
     pub(crate) fn write_list(&mut self) -> Result<()> {
-        let frag = u64::from(self.g().frag);
         let own =
             self.leaves.iter().chain(&self.above).chain(&self.list).chain(self.copies.values());
-        let mut listed: BTreeSet<u64> = own.map(|at| at.0 / frag).collect();
+        let mut listed: BTreeSet<Lbn> = own.map(|at| self.g().fragstoblks(*at)).collect();
         // FreeBSD does not copy listed blocks. An older snapshot may still need one.
         listed.extend(self.snaps.not_read_in_place(self.copies.keys().copied())?);
         let words = listed.len() as u64 + 1;
@@ -333,6 +326,7 @@ impl<'a> Draft<'a> {
             return Err(Error::Busy("too many removed files are still in use"));
         }
         let mut bytes = vec![0; self.list.len() * self.g().bsize as usize];
+        let listed = listed.into_iter().map(|lbn| lbn.0);
         for (k, word) in std::iter::once(words).chain(listed).enumerate() {
             let word = i64::try_from(word).unwrap_or(0);
             put(&mut bytes, k * LIST_WORD as usize, self.g().endian, word);

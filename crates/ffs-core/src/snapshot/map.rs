@@ -179,10 +179,6 @@ impl PointerMap {
         self.leaves.iter().chain(&self.above).copied()
     }
 
-    pub(super) fn set_direct(&mut self, direct: [i64; NDADDR]) {
-        self.direct = direct;
-    }
-
     /// Whether a pointer in the inode is 0: the inode would have to change for a copy.
     pub(crate) fn has_uncopied_direct(&self) -> bool {
         let image = snapshot::image_blocks(&self.g);
@@ -266,8 +262,8 @@ impl PointerMap {
         Ok(())
     }
 
-    /// Takes the content of leaf `leaf`, which is on the device as `bytes`.
-    pub(super) fn note_leaf(&mut self, leaf: usize, bytes: &[u8]) {
+    /// Notes which pointers of leaf `leaf`, whose content is `bytes`, are not 0.
+    fn note_leaf(&mut self, leaf: usize, bytes: &[u8]) {
         let n = self.g.nindir as usize;
         let mut bits = vec![0u64; n.div_ceil(WORD)].into_boxed_slice();
         for k in 0..n {
@@ -275,7 +271,6 @@ impl PointerMap {
                 bits[k / WORD] |= 1 << (k % WORD);
             }
         }
-        self.cached.remove(&leaf);
         if let Some(slot) = self.copied.get_mut(leaf) {
             *slot = Some(bits);
         }

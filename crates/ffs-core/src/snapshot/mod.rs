@@ -46,7 +46,7 @@ use crate::buf::BufCache;
 use crate::error::Result;
 use crate::sync::{Mutex, MutexGuard};
 use ffs_device::BlockDevice;
-use ffs_ondisk::snapshot::{Content, block_frags, classify, image_blocks};
+use ffs_ondisk::snapshot::{Content, block_frags, classify, image_blocks, is_mark};
 use ffs_ondisk::{Dinode, FragNo, Geometry, Ino, Lbn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -291,7 +291,7 @@ impl Snapshots {
     /// Reads a block of the volume; behind the volume's end are zeros.
     fn read_volume(&self, at: FragNo, out: &mut [u8]) -> Result<()> {
         let g = self.g();
-        let frags = block_frags(g, Lbn(at.0 / u64::from(g.frag)));
+        let frags = block_frags(g, g.fragstoblks(at));
         let there = (frags as usize).saturating_mul(g.fsize as usize);
         if let Some(out) = out.get_mut(..there) {
             self.dev().read_at(g.frag_to_byte(at), out)?;
@@ -329,7 +329,7 @@ impl Snapshots {
                 let end = s.map.blocks().min(lbn + STEP);
                 for l in lbn..end {
                     let raw = s.map.pointer(self.dev(), Lbn(l))?;
-                    if raw >= i64::from(self.g().frag).max(3) {
+                    if raw > 0 && !is_mark(self.g(), raw) {
                         blocks.push(FragNo(raw.unsigned_abs()));
                     }
                 }

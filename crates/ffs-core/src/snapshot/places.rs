@@ -124,7 +124,7 @@ impl Snapshots {
 
     /// Whether a snapshot reads the block at `at` in place.
     pub(super) fn is_read_in_place(&self, st: &mut State, at: FragNo) -> Result<bool> {
-        let lbn = Lbn(at.0 / u64::from(self.g().frag));
+        let lbn = self.g().fragstoblks(at);
         for s in &mut st.list {
             if s.needs(self.dev(), lbn)? {
                 return Ok(true);
@@ -134,11 +134,10 @@ impl Snapshots {
     }
 
     /// Those of the blocks `lbns` that no snapshot reads in place.
-    pub(super) fn not_read_in_place(&self, lbns: impl Iterator<Item = u64>) -> Result<Vec<u64>> {
+    pub(super) fn not_read_in_place(&self, lbns: impl Iterator<Item = Lbn>) -> Result<Vec<Lbn>> {
         let (mut st, mut found) = (self.lock(), Vec::new());
         for lbn in lbns {
-            let at = FragNo(lbn.saturating_mul(self.g().frag.into()));
-            if !self.is_read_in_place(&mut st, at)? {
+            if !self.is_read_in_place(&mut st, self.g().blkstofrags(lbn))? {
                 found.push(lbn);
             }
         }

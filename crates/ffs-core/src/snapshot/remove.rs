@@ -13,7 +13,7 @@
 use super::map::blocks_of_leaf;
 use super::{LOG, PointerMap, Snapshots};
 use crate::error::Result;
-use ffs_ondisk::snapshot::image_blocks;
+use ffs_ondisk::snapshot::{image_blocks, is_mark};
 use ffs_ondisk::{Dinode, FileFlags, Ino, Lbn};
 use tracing::info;
 
@@ -49,7 +49,7 @@ impl Snapshots {
         let leaves = (0..map.leaves().len() as u64).map(|k| blocks_of_leaf(&g, k, image));
         for lbn in std::iter::once(direct).chain(leaves).flatten().map(Lbn) {
             let raw = map.pointer(self.dev(), lbn)?;
-            if raw > 0 && raw < i64::from(g.frag).max(3) {
+            if is_mark(&g, raw) {
                 map.set(self.dev(), lbn, 0)?;
             }
         }

@@ -121,3 +121,22 @@ fn a_snapshot_survives_unmounting_and_is_kept_up_by_the_next_mount() {
     assert!(w.fs.snapshots().is_empty());
     check_volume(w);
 }
+
+#[test]
+fn a_read_only_mount_shows_the_content_of_a_snapshot() {
+    // With one or two fragments in a block, a mark may be as large as the number of fragments.
+    let few = [(Endian::Little, Format::Ufs1, 8192, 4096), (Endian::Big, Format::Ufs2, 8192, 4096)];
+    for shape in SHAPES.into_iter().chain(few) {
+        let w = mount_on(soft_volume(shape, 8 << 20), &soft_updates());
+        write_file(&w.fs, "a", &[1; 200_000]);
+        drop(snapshot(&w.fs, "snap0"));
+        let then = shown(&w.fs);
+        drop(snapshot(&w.fs, "snap"));
+        write_file(&w.fs, "a", &[2; 100_000]);
+        let read_only = MountOptions { read_only: true, ..MountOptions::default() };
+        let w = mount_on(unmounted(w), &read_only);
+        let snap = w.fs.lookup(&Cred::root(), &w.root, b"snap").unwrap();
+        assert_eq!(view_of(&w.fs, &snap), then, "{shape:?}");
+        assert_eq!(findings(&image_of(&w.fs, &snap)), Vec::<String>::new(), "{shape:?}");
+    }
+}

@@ -65,13 +65,12 @@ pub(crate) fn image_of(fs: &Ffs, snap: &Vnode) -> Arc<dyn BlockDevice> {
     Arc::new(MemDevice::from_bytes(&bytes))
 }
 
-/// The tree that a snapshot shows. Files that were snapshots are left out by `hidden`.
+/// The tree that a snapshot shows, without older snapshots, which are empty files named `snap...`.
 pub(crate) fn view_of(fs: &Ffs, snap: &Vnode) -> Tree {
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let clock = Arc::new(ManualClock::new(Timestamp::new(1_700_000_000, 0)));
     let image = Ffs::mount(image_of(fs, snap), &options, Env::seeded(clock, 1)).unwrap();
     let mut tree = tree_of(&image);
-    // A snapshot is an empty file in images.
     tree.retain(|path, file| !(path.starts_with("/snap") && file.2 == 0));
     tree
 }

@@ -2,7 +2,7 @@
 //!
 //! Reference: `spec/allocation.md` §4.1, §4.2; `spec/soft-updates.md` §6.9.
 
-use super::super::bmap::{Node, data_key, indirect_block, raw};
+use super::super::bmap::{Node, data_key, indirect_block};
 use super::super::{InodeView, LockedInode};
 use super::{Balloc, BufFill, Granted, Undo};
 use crate::alloc::{PrefQuery, Reserve};
@@ -160,18 +160,18 @@ impl LockedInode<'_> {
         for n in indirs.iter().rev() {
             let block = indirect_block(g, self.ip.ino, n.node, n.at);
             let buf = self.ump.cache.getblk(block, NewContent::Zeroed);
-            set_pointer(g, &mut buf.write().bytes, n.index, raw(below));
+            set_pointer(g, &mut buf.write().bytes, n.index, below.pointer());
             changed.push(buf);
             below = n.at;
         }
         match &chain.parent.block {
             Some((buf, _)) => {
-                set_pointer(g, &mut buf.write().bytes, chain.parent.index, raw(below));
+                set_pointer(g, &mut buf.write().bytes, chain.parent.index, below.pointer());
                 changed.push(buf.clone());
             }
             None => {
                 if let Some(p) = self.data.d.ib.get_mut(chain.parent.index) {
-                    *p = raw(below);
+                    *p = below.pointer();
                 }
             }
         }

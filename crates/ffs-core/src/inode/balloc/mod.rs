@@ -17,7 +17,7 @@
 mod direct;
 mod indirect;
 
-use super::bmap::{data_key, raw};
+use super::bmap::data_key;
 use super::{InodeView, LockedInode};
 use crate::alloc::Reserve;
 use crate::buf::{BufRef, DiskBlock, Disposition, NewContent};
@@ -159,7 +159,7 @@ impl<'a> LockedInode<'a> {
 
     fn set_direct(&mut self, i: usize, at: FragNo) {
         if let Some(p) = self.data.d.db.get_mut(i) {
-            *p = raw(at);
+            *p = at.pointer();
         }
     }
 }

@@ -179,5 +179,5 @@ pub(super) fn address(pointer: i64) -> u64 {
 
 /// The pointer to a run; 0 for none.
 pub(super) fn pointer_to(run: Option<FragRun>) -> i64 {
-    run.map_or(0, |run| i64::try_from(run.at.0).unwrap_or(0))
+    run.map_or(0, |run| run.at.pointer())
 }

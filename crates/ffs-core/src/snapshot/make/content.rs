@@ -12,7 +12,7 @@ use crate::error::Result;
 use ffs_ondisk::bmap::set_pointer;
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::snapshot::{BLK_NOCOPY, BLK_SNAP};
-use ffs_ondisk::{Cg, CgNo, Csum, Dinode, FileFlags, FragNo, Ino};
+use ffs_ondisk::{Cg, CgNo, Csum, Dinode, FileFlags, Ino, Lbn};
 use std::collections::BTreeSet;
 
 /// The last group that was copied.
@@ -22,19 +22,19 @@ impl Draft<'_> {
     /// Copies the blocks that are in every snapshot: superblock, summary area, the last block, and
     /// those of the direct pointers.
     pub(super) fn copy_fixed(&mut self, location: u64) -> Result<()> {
-        let (frag, bsize) = (u64::from(self.g().frag), u64::from(self.g().bsize));
-        let first = self.g().csaddr.0 / frag;
+        let bsize = u64::from(self.g().bsize);
+        let first = self.g().fragstoblks(self.g().csaddr).0;
         let area = self.g().frag_to_byte(self.g().csaddr) + u64::from(self.g().cssize);
         let summary = first..area.div_ceil(bsize);
         let superblock = location / bsize;
-        let fixed = summary.chain([superblock, self.image.saturating_sub(1)]);
-        for lbn in fixed.collect::<BTreeSet<_>>() {
+        let fixed = summary.chain([superblock, self.image.0.saturating_sub(1)]);
+        for lbn in fixed.map(Lbn).collect::<BTreeSet<_>>() {
             if lbn < self.image {
                 self.copy_block(lbn, |_| ())?;
             }
         }
         let mut last = None;
-        for lbn in 0..(NDADDR as u64).min(self.image) {
+        for lbn in (0..(NDADDR as u64).min(self.image.0)).map(Lbn) {
             if self.pointer(lbn, &mut last)? == 0 {
                 self.copy_block(lbn, |_| ())?;
             }
@@ -43,9 +43,9 @@ impl Draft<'_> {
     }
 
     /// Copies block `lbn`, changed by `edit`. A second call changes the copy.
-    fn copy_block(&mut self, lbn: u64, edit: impl FnOnce(&mut [u8])) -> Result<()> {
+    fn copy_block(&mut self, lbn: Lbn, edit: impl FnOnce(&mut [u8])) -> Result<()> {
         let mut bytes = vec![0; self.g().bsize as usize];
-        let own = FragNo(lbn.saturating_mul(self.g().frag.into()));
+        let own = self.g().blkstofrags(lbn);
         let at = match self.copies.get(&lbn) {
             Some(&at) => {
                 self.snaps.dev().read_at(self.g().frag_to_byte(at), &mut bytes)?;
@@ -67,7 +67,7 @@ impl Draft<'_> {
     /// In the image, inode `ino` is an empty file (`keep`) or free.
     pub(super) fn edit_inode(&mut self, ino: Ino, keep: bool) -> Result<()> {
         let g = *self.g();
-        let lbn = g.ino_to_fsba(ino).0 / u64::from(g.frag);
+        let lbn = g.fragstoblks(g.ino_to_fsba(ino));
         let off = g.ino_to_fsbo(ino);
         self.copy_block(lbn, |bytes| {
             let Some(place) = bytes.get_mut(off..) else { return };
@@ -100,7 +100,7 @@ impl Draft<'_> {
         let mut done = 0;
         while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
             let at = from + done as u64;
-            let (lbn, skip) = (at / bsize, (at % bsize) as usize);
+            let (lbn, skip) = (Lbn(at / bsize), (at % bsize) as usize);
             let n = rest.len().min(bsize as usize - skip);
             self.copy_block(lbn, |block| {
                 if let (Some(to), Some(part)) = (block.get_mut(skip..skip + n), rest.get(..n)) {
@@ -114,26 +114,24 @@ impl Draft<'_> {
 
     /// Writes the groups for which `stale` is true, and the pointers to their blocks.
     pub(super) fn update(&mut self, stale: impl Fn(CgNo) -> bool) -> Result<()> {
-        let frag = u64::from(self.g().frag);
         let mut last: LastGroup = None;
         for leaf in 0..self.leaves.len() {
             let range = blocks_of_leaf(self.g(), leaf as u64, self.blocks);
-            let end = range.end.min(self.image).saturating_sub(1);
-            let first = self.g().dtog(FragNo(range.start * frag)).0;
-            let groups = first..=self.g().dtog(FragNo(end * frag)).0;
-            let whole = range.start >= self.image;
+            let end = Lbn(range.end.min(self.image.0).saturating_sub(1));
+            let group = |lbn| self.g().dtog(self.g().blkstofrags(lbn)).0;
+            let groups = group(Lbn(range.start))..=group(end);
+            let whole = range.start >= self.image.0;
             if !whole && !groups.clone().any(|c| stale(CgNo(c))) {
                 continue;
             }
             let mut bytes = vec![0; self.g().bsize as usize];
-            for (k, lbn) in range.enumerate() {
+            for (k, lbn) in range.map(Lbn).enumerate() {
                 let raw = self.pointer(lbn, &mut last)?;
                 set_pointer(self.g(), &mut bytes, k, raw);
             }
             if let Some(&at) = self.leaves.get(leaf) {
                 self.write(at, &bytes)?;
             }
-            self.map.note_leaf(leaf, &bytes);
         }
         // Groups all of whose blocks have direct pointers.
         for c in (0..self.g().ncg).map(CgNo).filter(|c| stale(*c)) {
@@ -146,8 +144,8 @@ impl Draft<'_> {
 
     pub(super) fn direct_pointers(&mut self) -> Result<[i64; NDADDR]> {
         let (mut direct, mut last) = ([0; NDADDR], None);
-        for (lbn, slot) in (0..self.image).zip(direct.iter_mut()) {
-            *slot = self.pointer(lbn, &mut last)?;
+        for (lbn, slot) in (0..self.image.0).zip(direct.iter_mut()) {
+            *slot = self.pointer(Lbn(lbn), &mut last)?;
         }
         Ok(direct)
     }
@@ -160,18 +158,18 @@ impl Draft<'_> {
     }
 
     /// The pointer of block `lbn`.
-    fn pointer(&mut self, lbn: u64, last: &mut LastGroup) -> Result<i64> {
+    fn pointer(&mut self, lbn: Lbn, last: &mut LastGroup) -> Result<i64> {
         if lbn >= self.image {
-            let at = self.list.get((lbn - self.image) as usize);
-            return Ok(at.map_or(0, |at| i64::try_from(at.0).unwrap_or(0)));
+            let at = self.list.get((lbn.0 - self.image.0) as usize);
+            return Ok(at.map_or(0, |at| at.pointer()));
         }
         if let Some(at) = self.copies.get(&lbn) {
-            return Ok(i64::try_from(at.0).unwrap_or(0));
+            return Ok(at.pointer());
         }
         if self.owned.contains(&lbn) {
             return Ok(BLK_SNAP);
         }
-        let at = FragNo(lbn * u64::from(self.g().frag));
+        let at = self.g().blkstofrags(lbn);
         let c = self.g().dtog(at);
         if last.as_ref().is_none_or(|(of, _)| *of != c) {
             *last = Some((c, self.group(c)?));
@@ -194,7 +192,7 @@ impl Draft<'_> {
             *slot = Some(changes);
         }
         bytes.resize(self.g().bsize as usize, 0);
-        let lbn = self.g().cgtod(c).0 / u64::from(self.g().frag);
+        let lbn = self.g().fragstoblks(self.g().cgtod(c));
         if let Some(&at) = self.copies.get(&lbn) {
             self.write(at, &bytes)?;
         }
