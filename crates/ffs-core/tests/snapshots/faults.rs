@@ -12,9 +12,10 @@ use ffs_device::{BlockDevice, Durability, MemDevice, Operation};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-type Faulty = Arc<FaultInjector<MemDevice>>;
+pub(crate) type Faulty = Arc<FaultInjector<MemDevice>>;
 
-fn mounted(shape: usize) -> (Faulty, Ffs) {
+/// A mounted volume with the files `a`, of 60,000 bytes, and `b`, of 700.
+pub(crate) fn mounted(shape: usize) -> (Faulty, Ffs) {
     let dev = soft_volume(SHAPES[shape], 4 << 20).with_durability(Durability::OnFlush);
     let dev = Arc::new(FaultInjector::new(dev, Vec::new()));
     let clock = Arc::new(ManualClock::new(Timestamp::new(START, 0)));

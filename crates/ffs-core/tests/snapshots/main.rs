@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod crash;
+mod device;
 mod faults;
 mod random;
 mod view;
