@@ -153,7 +153,7 @@ pub(crate) fn attach(
         replace_order: opts.replace_order,
         acls,
         nfs4_acls,
-        unchecked: matches!(verdict, Verdict::Unchecked(_)),
+        unchecked: verdict != Verdict::Writable,
         snapshot_lock: Mutex::new(()),
         mount_lock: RwLock::new(()),
         quota_files: Mutex::default(),

@@ -113,7 +113,8 @@ pub(crate) struct Mount {
     pub(crate) acls: bool,
     /// The volume has NFSv4 access lists.
     pub(crate) nfs4_acls: bool,
-    /// The volume was not unmounted cleanly, and was not checked since.
+    /// The volume was not unmounted cleanly, and was not checked since; or a mount with `force`
+    /// ignores what makes it doubtful.
     pub(crate) unchecked: bool,
     /// Names and attributes are durable when an operation returns.
     pub(crate) stable: bool,

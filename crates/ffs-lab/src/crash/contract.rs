@@ -334,8 +334,8 @@ pub const CONTRACT: &[ContractRule] = &[
     ),
     across(
         "X8",
-        "A removed name is absent only if every name exists that an earlier rename, exchange or \
-         link gave.",
+        "A removed name is absent, or given to another file, only if every name exists that an \
+         earlier rename, exchange or link gave.",
     ),
 ];
 

@@ -17,14 +17,6 @@ use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{EntryTarget, RemovedName};
 use ffs_ondisk::Ino;
 
-/// The names that the dependency waits for to be reachable before a write may contain it.
-fn awaited_name(requirement: &Requirement) -> Option<DepId> {
-    match *requirement {
-        Requirement::Dep(on, Level::Reachable, Holds::Write) => Some(on),
-        _ => None,
-    }
-}
-
 /// Whether it is a barrier of removals or a sync point.
 pub(super) fn is_point(graph: &Graph, id: DepId) -> bool {
     matches!(graph.kind(id), Some(DepKind::PublishedNames | DepKind::SyncPoint))
@@ -45,9 +37,14 @@ impl Softdep {
         self.graph.entry(id).is_some_and(|entry| entry.change.is_clear())
     }
 
-    /// The names that a write of `id` waits for.
+    /// The guards of `id`: the names that must be reachable, and the barrier of removals, before a
+    /// write contains it.
     pub(super) fn guards_of(&self, id: DepId) -> DepIds {
-        self.graph.requirements(id).iter().filter_map(awaited_name).collect()
+        let is_guard = |requirement: &Requirement| match *requirement {
+            Requirement::Dep(on, Level::Reachable, Holds::Write) => Some(on),
+            _ => requirement.dep().filter(|&on| is_removal_barrier(&self.graph, on)),
+        };
+        self.graph.requirements(id).iter().filter_map(is_guard).collect()
     }
 
     /// The work that waits for `id`.
@@ -67,18 +64,22 @@ impl Softdep {
         }
     }
 
-    /// As [`Softdep::require_reachable`], for each of `names`.
-    pub(super) fn require_names(&mut self, id: DepId, names: &[DepId]) {
-        names.iter().for_each(|&on| self.require_reachable(id, on));
-    }
-
-    /// `id` requires the names that `from` requires.
-    pub(super) fn inherit_guards(&mut self, from: DepId, id: DepId) {
-        for on in self.guards_of(from) {
-            if on != id {
+    /// `id` requires the guards of another value of its entry, except those that require it.
+    pub(super) fn require_guards(&mut self, id: DepId, guards: &[DepId]) {
+        for &on in guards {
+            if is_removal_barrier(&self.graph, on) {
+                self.require_removal_barrier(id, Some(on), &[]);
+            } else {
                 self.require_reachable(id, on);
             }
         }
+    }
+
+    /// `id` requires the guards of `from`.
+    pub(super) fn inherit_guards(&mut self, from: DepId, id: DepId) {
+        let mut guards = self.guards_of(from);
+        guards.retain(|on| *on != id);
+        self.require_guards(id, &guards);
     }
 
     /// The name that must be reachable before a name of `ino` is removed
@@ -128,25 +129,30 @@ impl Softdep {
     }
 
     /// The barrier that the next removal requires; `None` if all names that were published before
-    /// are reachable. Each barrier requires the one before it, so the number of edges is the number
-    /// of names.
+    /// are reachable.
     pub(super) fn removal_barrier(&mut self) -> Option<DepId> {
-        let before = self.nameorder.removal_barrier(&self.graph);
+        self.collect_published();
+        self.nameorder.close_barrier(&self.graph)
+    }
+
+    /// The open barrier requires the published names. Each barrier requires the one before it, so
+    /// the number of edges is the number of names.
+    pub(super) fn collect_published(&mut self) {
         let names = self.nameorder.take_published(&self.graph);
-        let barrier = if names.is_empty() {
-            before
-        } else {
+        if names.is_empty() {
+            return;
+        }
+        let barrier = self.nameorder.open_barrier(&self.graph).unwrap_or_else(|| {
             let id = self.graph.insert(DepKind::PublishedNames);
-            for on in names {
-                self.graph.require(id, on, Level::Reachable, Holds::Write);
-            }
-            if let Some(before) = before {
+            if let Some(before) = self.nameorder.last_barrier(&self.graph) {
                 self.graph.require(id, before, Level::Durable, Holds::Write);
             }
-            Some(id)
-        };
-        self.nameorder.set_removal_barrier(barrier);
-        barrier
+            self.nameorder.set_open_barrier(id);
+            id
+        });
+        for on in names {
+            self.graph.require(barrier, on, Level::Reachable, Holds::Write);
+        }
     }
 
     /// If `id` removes the directory `dir`, it removes the names that reserved entries of `dir` may

@@ -3,8 +3,9 @@
 //!
 //! # Invariants
 //! 1. A name barrier is listed from its begin to its end.
-//! 2. `published` has each name that a rename or a link gave since the last removal, until it is
-//!    reachable; the barrier of removals requires the ones before.
+//! 2. Each name that a rename or a link gave since the last removal is in `published`, or
+//!    `open_barrier` requires it, until it is reachable. The barrier of removals requires the ones
+//!    before.
 //!
 //! Reference: `docs/spec/soft-updates.md` §6, §8.3.
 
@@ -22,9 +23,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub(super) struct NameOrder {
     /// Names and name barriers that the next name of a file requires.
     before: HashMap<Ino, Vec<DepId>, FixedState>,
-    /// Names that renames and links gave since the last removal; some may be reachable.
+    /// Names that renames and links gave lately; some may be reachable. Most end here: a barrier
+    /// takes more memory.
     published: Vec<DepId>,
-    /// The dependency that the next removal requires; it requires the names published before.
+    /// The next barrier of removals: it requires the names published since the last removal that
+    /// are not in `published`.
+    open_barrier: Option<DepId>,
+    /// The barrier that the last removal required.
     removal_barrier: Option<DepId>,
     sync_points: BTreeMap<SyncPoint, DepId>,
     /// Directories that got another name, which may not be reachable.
@@ -89,13 +94,26 @@ impl NameOrder {
         names
     }
 
-    /// The dependency that removals require, if it is not satisfied.
-    pub(super) fn removal_barrier(&self, graph: &Graph) -> Option<DepId> {
+    /// The next barrier of removals, if it is pending.
+    pub(super) fn open_barrier(&self, graph: &Graph) -> Option<DepId> {
+        self.open_barrier.filter(|id| graph.contains(*id))
+    }
+
+    pub(super) fn set_open_barrier(&mut self, barrier: DepId) {
+        self.open_barrier = Some(barrier);
+    }
+
+    /// The barrier that the last removal required, if it is not satisfied.
+    pub(super) fn last_barrier(&self, graph: &Graph) -> Option<DepId> {
         self.removal_barrier.filter(|id| graph.contains(*id))
     }
 
-    pub(super) fn set_removal_barrier(&mut self, barrier: Option<DepId>) {
-        self.removal_barrier = barrier;
+    /// The open barrier, or the last one, becomes the barrier of removals. Names that are published
+    /// later get another one.
+    pub(super) fn close_barrier(&mut self, graph: &Graph) -> Option<DepId> {
+        self.removal_barrier = self.open_barrier(graph).or(self.last_barrier(graph));
+        self.open_barrier = None;
+        self.removal_barrier
     }
 
     pub(super) fn add_sync_point(&mut self, id: DepId) -> SyncPoint {

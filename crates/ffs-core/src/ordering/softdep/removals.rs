@@ -8,19 +8,20 @@
 //! Reference: `docs/spec/soft-updates.md` §6.3, §6.3b, §6.5, §6.7, §6.8.
 
 use super::dep::{DepId, DepKind, EntryChange, Holds, Level, NO_ENTRY};
+use super::direntries::start_of_chunk;
 use super::engine::{BlockChange, Softdep};
 use super::graph::{DepIds, Graph};
 use super::guards::{is_point, is_removal_barrier};
 use super::invariant::broken;
 use super::links::AbsentAfter;
-use super::pagedep::key_of;
+use super::pagedep::{RemovedEntry, key_of};
 use crate::buf::BufKey;
 use crate::ordering::{DirPos, EntryKind, EntryTarget, RemovedName};
 use ffs_ondisk::Ino;
 use std::num::NonZeroU64;
 
 /// The rest of a name that was retracted: the work that was due when it had replaced another name,
-/// and the names that it waited for because of that.
+/// and the guards that it had because of that.
 #[derive(Default)]
 struct Retracted {
     work: DepIds,
@@ -64,7 +65,7 @@ impl Softdep {
             Some(retracted) => {
                 self.drop_dot_after_older_names(old.ino, removed);
                 self.require_guardian(id, guardian, &retracted.work);
-                self.require_names(id, &retracted.guards);
+                self.require_guards(id, &retracted.guards);
                 self.move_work(&retracted.work, id);
             }
             None => {
@@ -134,7 +135,7 @@ impl Softdep {
             self.drop_dot_after_older_names(old.ino, removed);
         }
         self.require_guardian(id, guardian, &work);
-        self.require_names(id, &guards);
+        self.require_guards(id, &guards);
         self.require_removal_barrier(id, barrier, &work);
         // Dependents could not see when the block has lost the name.
         let is_free =
@@ -164,14 +165,30 @@ impl Softdep {
     /// The device never had the name, nor another one in its entry: ends all that was recorded for
     /// it. Returns false, because the entry is not reserved.
     fn forget_entry(&mut self, removal: Removal, id: DepId, work: &[DepId]) -> bool {
-        let Removal { at, old, removed, .. } = removal;
+        let Removal { at, old, removed, hash, .. } = removal;
         self.pagedeps.remove_entry(key_of(&self.g, at), at.off);
+        self.require_older_merged(id, at.dir, hash);
         self.complete(id);
         // The name that it replaced was never on the device, either.
         work.iter().for_each(|&work| self.perform_if_satisfied(work));
         self.drop_dot_after_older_names(old.ino, removed);
         self.drop_parent_link_after(old.ino, removed, AbsentAfter::Nothing);
         false
+    }
+
+    /// The name that ends with the value `id` may be on the device as the name of another file, in
+    /// a record that was merged. What waits for the name then waits for the write without that
+    /// record: otherwise a later removal could be durable while the name shows the other file.
+    fn require_older_merged(&mut self, id: DepId, dir: Ino, hash: u64) {
+        let Some(RemovedEntry::Merged { change, chunk }) = self.pagedeps.removed(hash) else {
+            return;
+        };
+        let key = key_of(&self.g, DirPos { dir, off: start_of_chunk(chunk) });
+        for point in self.points_after(id) {
+            self.require_change(point, BlockChange { key, change });
+            // The chunk may have been truncated since.
+            self.require_truncated(point, dir);
+        }
     }
 
     /// Work that required a former value of an entry requires the change of the block that removes
@@ -216,6 +233,8 @@ impl Softdep {
     /// the file, or `next`. Otherwise returns `None`, and its dependents, except work, removal
     /// barriers and sync points, require another name or nothing, unless that closes a cycle.
     fn retract(&mut self, own: DepId, ino: Ino, at: DirPos, next: DepId) -> Option<Retracted> {
+        // A barrier that requires `own` gets the value that follows.
+        self.collect_published();
         let other = self.unlist_pending_name(own, ino);
         let key = key_of(&self.g, at);
         let versions = self.pagedeps.entry(key, at.off);
@@ -224,7 +243,7 @@ impl Softdep {
         if other.is_some_and(|other| !self.graph.can_pass(own, other, not_work)) {
             // A write may skip the name: its guards hold for the next value.
             let guards = self.guards_of(own);
-            self.require_names(next, &guards);
+            self.require_guards(next, &guards);
             return None;
         }
         if !is_in_entry || !self.graph.is_unwritten(own) {
@@ -265,6 +284,9 @@ impl Softdep {
         let is_published = !self.graph.dependents_where(own, is_removal_barrier).is_empty();
         if device_shows_other && is_published {
             self.unlist_pending_name(own, ino);
+            // The next value of the entry may take the place of `id`, and a write then skips `own`.
+            let guards = self.guards_of(own);
+            self.require_guards(id, &guards);
             return None;
         }
         self.retract(own, ino, at, id)

@@ -56,7 +56,7 @@ impl Softdep {
             return false;
         }
         // Of a rename: the next name of the entry must not be written before the new name.
-        if !self.guards_of(last).is_empty() {
+        if self.guards_of(last).iter().any(|&on| self.value_of(on).is_some()) {
             return false;
         }
         self.pagedeps.remove_entry(key, at.off);

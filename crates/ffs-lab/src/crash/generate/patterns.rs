@@ -167,6 +167,12 @@ const PATTERNS: &[&str] = &[
     "tmpfile /A/n 3000\nunlink /B/foo\nfsync /foo",
     "rename /A/foo /B/foo\nunlink /B/l\nrename /B/foo /A/moved\nfsync /foo",
     "exchange /A/foo /B/foo\nrename /B/foo /A/C/q\nfsync /foo",
+    // A name that is given by a rename and lost before a write contains it, then a removal.
+    "unlink /A/foo\nrename /foo /A/foo\nrmdir /B/e\nunlink /A/foo\nfsync /B",
+    "create /A/C/n\nsync\nrename /foo /A/C/n\nrename /A/C/n /A/foo\nunlink /A/foo\nfsync /A",
+    // A name removed after a rename, and given to a new file, which may be renamed again.
+    "create /B/j\nsync\nrename /foo /A/foo\nunlink /B/j\ncreate /B/j\nfsync /B",
+    "create /B/j\nsync\nrename /foo /A/foo\nunlink /B/j\ncreate /B/j\nrename /B/j /B/k\nfsync /B",
     "mkdir /A/D\nmkdir /B/E\nsync\nexchange /A/D /B/E\nrename /B/E /A/C/q\nfsync /foo",
 ];
 

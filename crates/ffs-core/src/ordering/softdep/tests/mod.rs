@@ -24,6 +24,9 @@ const FILE: Ino = Ino(20);
 /// Another one in the same inode block.
 const OTHER: Ino = Ino(21);
 
+/// A third one.
+const THIRD: Ino = Ino(22);
+
 /// An engine, and the buffers of a small volume.
 struct Rig {
     mode: SoftUpdates,
@@ -139,6 +142,24 @@ impl Rig {
         d.nlink += 1;
         self.store(ino, InodeChange::NlinkInc, &d);
         self.add(off, ino, EntryKind::Existing, name);
+    }
+
+    /// Gives the name at `off` to another file that has a name.
+    fn replace(&mut self, off: u32, old: Ino, new: Ino, removed: RemovedName) {
+        let mut d = self.dinode(new);
+        d.nlink += 1;
+        self.store(new, InodeChange::NlinkInc, &d);
+        let (at, old, target) = (Rig::at(off), Rig::file(old), Rig::file(new));
+        let kind = EntryKind::Existing;
+        self.send(Event::EntryReplaced { at, old, new: target, kind, removed });
+        self.set_entry(off, new);
+    }
+
+    /// Renames a file: its name moves from one entry to a new one.
+    fn rename(&mut self, from: (u32, &[u8]), to: (u32, &[u8]), ino: Ino) {
+        self.link(to.0, ino, to.1);
+        let removed = RemovedName { renamed: true, ..RemovedName::file(1) };
+        assert!(self.remove(from.0, ino, from.1, removed), "it waits for the new name");
     }
 
     /// Removes a name; returns whether its entry is reserved.

@@ -1,6 +1,14 @@
 //! Names that are removed or replaced.
 
 use super::*;
+use crate::ordering::ParentLink;
+
+/// Offsets of entries in different sectors of the directory block.
+const SECTORS: [u32; 4] = [16, 16 + 512, 16 + 1024, 16 + 1536];
+
+/// A name removed by a rename: the file has one more.
+const RENAMED: RemovedName =
+    RemovedName { names_left: 1, drops: 1, parent: ParentLink::None, renamed: true };
 
 #[test]
 fn a_name_that_no_write_contained_leaves_no_trace() {
@@ -32,9 +40,7 @@ fn links_drop_after_the_block_lost_the_name() {
 fn with_renamed_file(old: u32, new: u32) -> Rig {
     let mut rig = Rig::new();
     rig.create_durable(old, FILE, b"old");
-    rig.link(new, FILE, b"new");
-    let removed = RemovedName { renamed: true, ..RemovedName::file(1) };
-    assert!(rig.remove(old, FILE, b"old", removed), "the entry is reserved");
+    rig.rename((old, b"old"), (new, b"new"), FILE);
     rig
 }
 
@@ -96,4 +102,93 @@ fn a_reserved_name_that_returns_undoes_its_removal() {
     assert_eq!(rig.entry_in(&rig.write_dir(), 16), FILE);
     assert_eq!(rig.take_work(), []);
     assert!(!rig.mode.has_reserved(Ino::ROOT));
+}
+
+#[test]
+fn a_value_that_takes_the_place_of_a_skipped_name_keeps_its_guards() {
+    let [one, other, record, _] = SECTORS;
+    let mut rig = Rig::new();
+    rig.create_durable(one, FILE, b"one");
+    rig.create_durable(other, OTHER, b"other");
+    // An exchange, of which nothing is written.
+    rig.link(record, FILE, b"record");
+    rig.replace(one, FILE, OTHER, RENAMED);
+    rig.replace(other, OTHER, FILE, RENAMED);
+    assert!(rig.remove(record, FILE, b"record", RENAMED));
+    rig.remove(one, OTHER, b"one", RemovedName::file(0));
+    rig.init(THIRD);
+    rig.add(one, THIRD, EntryKind::New, b"one");
+    rig.write_group();
+    rig.write_inodes(THIRD);
+    let shown = |write| [one, other, record].map(|off| rig.entry_in(&write, off));
+    let mut names = vec![shown(rig.write_dir())];
+    while names.last() != Some(&[THIRD, FILE, Ino(0)]) {
+        assert!(names.len() < 6, "{names:?}");
+        names.push(shown(rig.write_dir()));
+    }
+    assert_eq!(names[0], [FILE, OTHER, FILE], "the file has no other durable name");
+    // Every later write keeps the file in a sector that has named it before.
+    let keeps_a_name = |pair: &[[Ino; 3]]| (0..3).any(|at| pair.iter().all(|w| w[at] == FILE));
+    assert!(names.windows(2).all(keeps_a_name), "{names:?}");
+}
+
+#[test]
+fn a_removal_waits_for_an_older_name_in_another_record_to_go() {
+    let [old, other, new, third] = SECTORS;
+    let mut rig = Rig::new();
+    rig.create_durable(old, FILE, b"name");
+    rig.create_durable(other, OTHER, b"other");
+    rig.create_durable(third, THIRD, b"third");
+    assert!(!rig.remove(old, FILE, b"name", RemovedName::file(0)), "it is merged");
+    // The device never gets this name, but shows the older one.
+    rig.link(new, OTHER, b"name");
+    assert!(!rig.remove(new, OTHER, b"name", RemovedName::file(1)));
+    assert!(rig.remove(third, THIRD, b"third", RemovedName::file(0)));
+    let write = rig.write_dir();
+    assert_eq!((rig.entry_in(&write, old), rig.entry_in(&write, third)), (Ino(0), THIRD));
+    assert_eq!(rig.entry_in(&rig.write_dir(), third), Ino(0));
+}
+
+#[test]
+fn a_removed_name_that_another_file_gets_still_waits_for_published_names() {
+    let [name, other, link, _] = SECTORS;
+    for renamed_again in [false, true] {
+        let mut rig = Rig::new();
+        rig.create_durable(name, FILE, b"name");
+        rig.create_durable(other, OTHER, b"other");
+        rig.link(link, OTHER, b"link");
+        assert!(rig.remove(name, FILE, b"name", RemovedName::file(0)));
+        rig.init(THIRD);
+        rig.add(name, THIRD, EntryKind::New, b"name");
+        if renamed_again {
+            // The new name is in the sector of the old one.
+            rig.rename((name, b"name"), (name + 16, b"new"), THIRD);
+        }
+        rig.write_group();
+        rig.write_inodes(THIRD);
+        let write = rig.write_dir();
+        assert_eq!(rig.entry_in(&write, link), OTHER);
+        assert_eq!(rig.entry_in(&write, name), FILE, "the link is not durable yet");
+        let after = if renamed_again { Ino(0) } else { THIRD };
+        assert_eq!(rig.entry_in(&rig.write_dir(), name), after);
+    }
+}
+
+#[test]
+fn a_removal_waits_for_what_follows_a_published_name() {
+    let [from, over, to, third] = SECTORS;
+    let mut rig = Rig::new();
+    rig.create_durable(from, FILE, b"from");
+    rig.create_durable(over, OTHER, b"over");
+    rig.create_durable(third, THIRD, b"third");
+    // Renamed over another file, and on before that is written.
+    rig.replace(over, OTHER, FILE, RemovedName::file(0));
+    assert!(rig.remove(from, FILE, b"from", RENAMED));
+    rig.rename((over, b"over"), (to, b"to"), FILE);
+    assert!(rig.remove(third, THIRD, b"third", RemovedName::file(0)));
+    rig.write_inodes(FILE);
+    let shown = |write| [over, to, third].map(|off| rig.entry_in(&write, off));
+    assert_eq!(shown(rig.write_dir()), [OTHER, FILE, THIRD]);
+    assert_eq!(shown(rig.write_dir()), [Ino(0), FILE, THIRD], "`over` showed another file");
+    assert_eq!(shown(rig.write_dir()), [Ino(0), FILE, Ino(0)]);
 }

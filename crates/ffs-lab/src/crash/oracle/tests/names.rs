@@ -324,6 +324,25 @@ fn a_removal_comes_after_older_links_but_not_after_new_files_and_younger_links()
 }
 
 #[test]
+fn a_removed_name_is_given_again_only_after_older_links() {
+    for (linked_first, expected) in [(true, vec!["X8"]), (false, vec![])] {
+        let mut s = Story::new();
+        let (f, g) = (s.file(ROOT, "a"), s.file(ROOT, "g"));
+        s.synced();
+        if linked_first {
+            s.link(f, ROOT, "b");
+        }
+        s.unlink(ROOT, "g", g);
+        s.file(ROOT, "g");
+        if !linked_first {
+            s.link(f, ROOT, "b");
+        }
+        s.hidden_unlink(ROOT, "b");
+        assert_eq!(s.broken(&s.image()), expected, "linked first: {linked_first}");
+    }
+}
+
+#[test]
 fn a_call_under_way_may_have_happened_or_not() {
     let mut s = Story::new();
     let f = s.file(ROOT, "a");
