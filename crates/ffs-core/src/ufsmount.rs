@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::options::Atime;
 use crate::ordering::{Event, FragRun, FreeWhen, Ordering};
 use crate::quota::Quotas;
-use crate::snapshot::{CopyOrder, Fate, Snapshots};
+use crate::snapshot::{CopyOrder, Snapshots};
 use crate::tunables::Tunables;
 use ffs_ondisk::{Geometry, Ino, Timespec};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -102,10 +102,7 @@ impl UfsMount {
     /// # Errors
     /// As [`Alloc::free_frags`]; that of a copy for a snapshot. The run stays allocated.
     pub(crate) fn free_frags(&self, run: FragRun) -> Result<()> {
-        match self.snapshots.before_free(run)? {
-            Fate::Free => self.alloc.free_frags(run),
-            Fate::TakenOver => Ok(()),
-        }
+        self.snapshots.free_frags(run)
     }
 
     /// Frees a run that no pointer on the device refers to. If that fails, the run stays allocated

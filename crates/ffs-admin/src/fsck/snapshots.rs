@@ -82,7 +82,7 @@ impl Checker<'_> {
         for blk in 0..g.cg_frags(c) / g.frag {
             let first = g.cgbase(c).plus(u64::from(blk * g.frag));
             let used = self.used.byte(first.0) & full_pattern(g.frag);
-            if view.block_pattern(blk) == 0 && used == 0 {
+            if view.block_pattern(blk) != full_pattern(g.frag) && used == 0 {
                 self.give_freed_block(first)?;
             }
         }

@@ -16,6 +16,24 @@ impl Alloc {
     /// damaged;
     /// the device's.
     pub(crate) fn free_frags(&self, run: FragRun) -> Result<()> {
+        self.check_run(run)?;
+        let g = self.g();
+        self.edit(g.dtog(run.at), |e| e.free_run(g.dtogd(run.at), run.frags))
+    }
+
+    /// As [`Alloc::free_frags`], unless the whole block would be free then: in that case the whole
+    /// block becomes used. Returns whether the run was freed.
+    ///
+    /// # Errors
+    /// As [`Alloc::free_frags`].
+    pub(crate) fn free_part(&self, run: FragRun) -> Result<bool> {
+        self.check_run(run)?;
+        let g = self.g();
+        self.edit(g.dtog(run.at), |e| e.free_part(g.dtogd(run.at), run.frags))
+    }
+
+    /// A run that is to be freed is in the data area.
+    fn check_run(&self, run: FragRun) -> Result<()> {
         let g = self.g();
         if let Some(why) = g.run_problem(run.at, run.frags) {
             let found = format!("{} fragments to be freed, {why}", run.frags);
@@ -24,22 +42,15 @@ impl Alloc {
             return Err(self.cache.record_damage(e));
         }
         trace!(target: LOG, fragment = run.at.0, frags = run.frags, "free");
-        self.edit(g.dtog(run.at), |e| e.free_run(g.dtogd(run.at), run.frags))
+        Ok(())
     }
 }
 
 impl GroupEdit<'_> {
     /// Marks `frags` fragments from `first` of the group on, within one block, as free.
     pub(super) fn free_run(&mut self, first: u32, frags: u32) -> Result<()> {
-        let frag = self.g.frag;
-        let blk = first / frag;
-        let before = self.cg.view().block_pattern(blk);
-        let freed = full_pattern(frags) << (first % frag);
-        if before & freed != 0 {
-            let at = self.g.cgbase(self.c).plus(first.into());
-            let found = format!("{frags} fragments at {at} to be freed, some of them free");
-            return Err(self.corrupt("blksfree", found, "all of them marked used"));
-        }
+        let (before, freed) = self.used_run(first, frags)?;
+        let (frag, blk) = (self.g.frag, first / self.g.frag);
         self.cg.set_run_free(first, frags, true);
         let after = before | freed;
         self.account_runs(before, -1);
@@ -52,6 +63,30 @@ impl GroupEdit<'_> {
             self.count(Csum { nffree: frags.into(), ..Csum::default() });
         }
         Ok(())
+    }
+
+    /// See [`Alloc::free_part`].
+    fn free_part(&mut self, first: u32, frags: u32) -> Result<bool> {
+        let (before, freed) = self.used_run(first, frags)?;
+        let is_part = before | freed != full_pattern(self.g.frag);
+        if is_part {
+            self.free_run(first, frags)?;
+        } else {
+            self.fill_block(first - first % self.g.frag);
+        }
+        Ok(is_part)
+    }
+
+    /// The free fragments of a block, and a run in it that is to be freed.
+    fn used_run(&self, first: u32, frags: u32) -> Result<(u8, u8)> {
+        let before = self.cg.view().block_pattern(first / self.g.frag);
+        let freed = full_pattern(frags) << (first % self.g.frag);
+        if before & freed != 0 {
+            let at = self.g.cgbase(self.c).plus(first.into());
+            let found = format!("{frags} fragments at {at} to be freed, some of them free");
+            return Err(self.corrupt("blksfree", found, "all of them marked used"));
+        }
+        Ok((before, freed))
     }
 
     /// Adds the free runs of a partly used block to `frsum`, or subtracts them.

@@ -80,7 +80,7 @@ impl Alloc {
 impl GroupEdit<'_> {
     /// Marks every fragment of the block at fragment `first` of the group used. Returns whether one
     /// of them was free.
-    fn fill_block(&mut self, first: u32) -> bool {
+    pub(super) fn fill_block(&mut self, first: u32) -> bool {
         let (frag, blk) = (self.g.frag, first / self.g.frag);
         let before = self.cg.view().block_pattern(blk);
         if before == 0 {

@@ -19,7 +19,9 @@ use std::ops::Range;
 use tracing::debug;
 
 /// Most copies that are made with the same two flushes.
-const BATCH: usize = 512;
+const BATCH: usize = 4096;
+/// Bytes that are copied at a time, if neither the blocks nor their places have gaps.
+const COPY_BYTES: usize = 1 << 20;
 
 /// A block that one snapshot needs a copy of.
 struct Need {
@@ -39,11 +41,7 @@ impl CopyOnWrite for Snapshots {
 
 impl Snapshots {
     /// Copies every block of the `runs` (of fragments) that a snapshot reads in place.
-    pub(super) fn copy(
-        &self,
-        st: &mut State,
-        runs: &mut dyn Iterator<Item = Range<u64>>,
-    ) -> Result<()> {
+    fn copy(&self, st: &mut State, runs: &mut dyn Iterator<Item = Range<u64>>) -> Result<()> {
         if st.unfinished {
             self.finish(st)?;
         }
@@ -102,7 +100,7 @@ impl Snapshots {
 
     /// Makes changed pointers durable.
     fn finish(&self, st: &mut State) -> Result<()> {
-        st.list.iter_mut().try_for_each(|s| s.map.write(self.dev()))?;
+        self.write_pointers(st)?;
         self.flush()?;
         st.unfinished = false;
         Ok(())
@@ -110,15 +108,27 @@ impl Snapshots {
 
     /// Writes the present content of each block to its place.
     fn write_copies(&self, needs: &[Need], places: &[FragNo]) -> Result<()> {
-        let mut block = vec![0; self.g().bsize as usize];
-        let mut have = None;
-        for (need, at) in needs.iter().zip(places) {
-            if have.replace(need.lbn) != Some(need.lbn) {
-                block.fill(0);
-                self.read_volume(self.g().blkstofrags(need.lbn), &mut block)?;
-            }
-            self.dev().write_at(self.g().frag_to_byte(*at), &block)?;
+        let bsize = self.g().bsize as usize;
+        let most = (COPY_BYTES / bsize).max(1);
+        let mut bytes = vec![0; most.min(needs.len()) * bsize];
+        let mut done = 0;
+        while let (Some(need), Some(at)) = (needs.get(done), places.get(done)) {
+            let n = self.run_length(&needs[done..], &places[done..]).min(most);
+            let run = &mut bytes[..n * bsize];
+            run[(n - 1) * bsize..].fill(0);
+            self.read_volume(self.g().blkstofrags(need.lbn), run)?;
+            self.dev().write_at(self.g().frag_to_byte(*at), run)?;
+            done += n;
         }
         Ok(())
+    }
+
+    /// The number of blocks, from the first on, that follow each other on the volume and have
+    /// places that do: at least 1.
+    fn run_length(&self, needs: &[Need], places: &[FragNo]) -> usize {
+        let frag = u64::from(self.g().frag);
+        let blocks = needs.windows(2).map(|pair| pair[0].lbn.0 + 1 == pair[1].lbn.0);
+        let places = places.windows(2).map(|pair| pair[0].plus(frag) == pair[1]);
+        1 + blocks.zip(places).take_while(|&(block, place)| block && place).count()
     }
 }

@@ -1,10 +1,14 @@
 //! Blocks that are freed while snapshots exist (FreeBSD: `ffs_snapblkfree`).
 //!
+//! FreeBSD copies a block before a part of it is freed. Here it is copied only when the part is
+//! overwritten: the write is preceded by the copy in any case.
+//!
 //! # Invariants
-//! 1. A whole block that a snapshot reads in place stays allocated: the oldest such snapshot takes
-//!    it over. The new pointer needs no order: until it is durable, pointer 0 leads to the same
-//!    block.
-//! 2. Before a part of a block is freed, every snapshot that reads the block in place gets a copy.
+//! 1. A block that a snapshot reads in place never becomes wholly free: the oldest such snapshot
+//!    takes it over. So the block is not used for a copy, whose write nothing precedes.
+//! 2. The new pointer of a whole block needs no order: until it is durable, pointer 0 leads to the
+//!    same block. If parts of the block were freed before, the device may show them free: they are
+//!    marked used there before the pointer is written.
 //!
 //! Reference: `spec/snapshots.md` §6, §12.
 
@@ -18,63 +22,63 @@ use ffs_ondisk::snapshot::{BLK_NOCOPY, BLK_SNAP, image_blocks};
 /// Changed indirect blocks of a snapshot at which they are written.
 const MAX_CHANGED: usize = 32;
 
-/// What happens to a run that its file gives up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
-    /// The caller marks it free.
-    Free,
-    /// A snapshot owns it now: it stays allocated.
-    TakenOver,
-}
-
 impl Snapshots {
-    /// A run within one block is about to be marked free.
+    /// Frees a run within one block, unless a snapshot takes the block over.
     ///
     /// # Errors
-    /// A copy could not be made: the run must stay allocated.
-    pub(crate) fn before_free(&self, run: FragRun) -> Result<Fate> {
-        if !self.is_active() {
-            return Ok(Fate::Free);
-        }
+    /// As [`Alloc::free_frags`](crate::alloc::Alloc::free_frags); the device's. The run stays
+    /// allocated.
+    pub(crate) fn free_frags(&self, run: FragRun) -> Result<()> {
         let lbn = self.g().fragstoblks(run.at);
-        if lbn.0 >= image_blocks(self.g()) {
-            return Ok(Fate::Free);
+        if !self.is_active() || lbn.0 >= image_blocks(self.g()) {
+            return self.alloc.free_frags(run);
         }
+        // Held until the run is free: two runs of a block must not both leave the other one.
         let mut st = self.lock();
         if run.frags == self.g().frag {
-            return self.offer(&mut st, lbn);
+            if !self.take_over(&mut st, lbn)? {
+                self.alloc.free_frags(run)?;
+            }
+            return Ok(());
         }
-        let frags = run.at.0..run.at.0 + u64::from(run.frags);
-        self.copy(&mut st, &mut std::iter::once(frags))?;
-        self.give_up(&mut st, lbn)?;
-        Ok(Fate::Free)
+        if !self.is_read_in_place(&mut st, run.at)? {
+            self.pass_on(&mut st, lbn)?;
+            return self.alloc.free_frags(run);
+        }
+        if !self.alloc.free_part(run)? {
+            self.take_over(&mut st, lbn)?;
+            st.unmarked.push(self.g().blkstofrags(lbn));
+        }
+        Ok(())
     }
 
-    /// Offers a whole block to the snapshots, oldest first.
-    fn offer(&self, st: &mut State, lbn: Lbn) -> Result<Fate> {
+    /// The oldest snapshot that reads a whole block in place becomes its owner. Returns whether
+    /// there is one.
+    fn take_over(&self, st: &mut State, lbn: Lbn) -> Result<bool> {
         for index in 0..st.list.len() {
             let Some(s) = st.list.get_mut(index) else { break };
             if s.needs(self.dev(), lbn)? {
                 let own = self.g().blkstofrags(lbn);
                 s.map.set(self.dev(), lbn, own.pointer())?;
                 s.growth += self.block_sectors();
-                if s.map.changed() >= MAX_CHANGED {
-                    // The rest is written later.
-                    drop(s.map.write(self.dev()));
-                }
                 st.log_block(index, own);
                 bump(&self.cache.counters.snapshot_takeovers);
-                return Ok(Fate::TakenOver);
+                if st.list.iter().any(|s| s.map.changed() >= MAX_CHANGED) {
+                    // The rest is written later.
+                    drop(self.write_pointers(st));
+                }
+                return Ok(true);
             }
             if s.map.pointer(self.dev(), lbn)? == BLK_SNAP {
                 s.map.set(self.dev(), lbn, BLK_NOCOPY)?;
             }
         }
-        Ok(Fate::Free)
+        Ok(false)
     }
 
-    /// An older snapshot gave up (a part of) the block.
-    fn give_up(&self, st: &mut State, lbn: Lbn) -> Result<()> {
+    /// No snapshot owns the block, and a part of it is freed: a newer snapshot has nothing to wait
+    /// for.
+    fn pass_on(&self, st: &mut State, lbn: Lbn) -> Result<()> {
         for s in &mut st.list {
             if s.map.pointer(self.dev(), lbn)? == BLK_SNAP {
                 s.map.set(self.dev(), lbn, BLK_NOCOPY)?;

@@ -37,7 +37,6 @@ mod map;
 mod places;
 mod remove;
 
-pub(crate) use free::Fate;
 pub(crate) use make::{Draft, Excluded};
 pub(crate) use map::PointerMap;
 
@@ -46,7 +45,7 @@ use crate::buf::BufCache;
 use crate::error::Result;
 use crate::sync::{Mutex, MutexGuard};
 use ffs_device::BlockDevice;
-use ffs_ondisk::snapshot::{Content, block_frags, classify, image_blocks, is_mark};
+use ffs_ondisk::snapshot::{Content, classify, image_blocks, is_mark};
 use ffs_ondisk::{Dinode, FragNo, Geometry, Ino, Lbn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -86,6 +85,9 @@ struct State {
     list: Vec<Snapshot>,
     /// Blocks for copies: allocated, and marked used on the device.
     spare: Vec<FragNo>,
+    /// Blocks that snapshots took over, and of which the device may show parts free: they are
+    /// marked used there before the pointers to them are written.
+    unmarked: Vec<FragNo>,
     /// Blocks that snapshots acquired since [`Snapshots::begin_log`]. `None` also if a snapshot was
     /// removed since.
     log: Option<Vec<FragNo>>,
@@ -255,7 +257,14 @@ impl Snapshots {
         if !self.is_active() {
             return Ok(());
         }
-        let mut st = self.lock();
+        self.write_pointers(&mut self.lock())
+    }
+
+    fn write_pointers(&self, st: &mut State) -> Result<()> {
+        if !st.unmarked.is_empty() {
+            self.mark_used(&st.unmarked)?;
+            st.unmarked.clear();
+        }
         st.list.iter_mut().try_for_each(|s| s.map.write(self.dev()))
     }
 
@@ -288,11 +297,11 @@ impl Snapshots {
         self.read_volume(at, out)
     }
 
-    /// Reads a block of the volume; behind the volume's end are zeros.
+    /// Reads blocks of the volume from `at` on. What is behind the volume's end stays as it is.
     fn read_volume(&self, at: FragNo, out: &mut [u8]) -> Result<()> {
         let g = self.g();
-        let frags = block_frags(g, g.fragstoblks(at));
-        let there = (frags as usize).saturating_mul(g.fsize as usize);
+        let there = g.size.saturating_sub(at.0).saturating_mul(g.fsize.into());
+        let there = usize::try_from(there).unwrap_or(usize::MAX).min(out.len());
         if let Some(out) = out.get_mut(..there) {
             self.dev().read_at(g.frag_to_byte(at), out)?;
         }

@@ -9,7 +9,7 @@
 //!
 //! Reference: `spec/snapshots.md` §3 (rule for the allocator), §12.
 
-use super::{CopyOrder, Fate, Snapshots, State};
+use super::{CopyOrder, Snapshots, State};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
 use crate::ordering::FragRun;
@@ -31,11 +31,13 @@ impl Snapshots {
             self.find_places(st, n - st.spare.len())?;
         }
         let rest = st.spare.len().saturating_sub(n);
-        Ok(st.spare.split_off(rest))
+        let mut places = st.spare.split_off(rest);
+        // The spare blocks are in descending order.
+        places.reverse();
+        Ok(places)
     }
 
-    /// Frees the blocks that are kept for copies.
-    /// Returns their number.
+    /// Frees the blocks that are kept for copies. Returns their number.
     pub(crate) fn release_places(&self) -> usize {
         let spare = std::mem::take(&mut self.lock().spare);
         self.free_places(&spare);
@@ -148,10 +150,8 @@ impl Snapshots {
     pub(super) fn give_back(&self, blocks: &[FragNo]) {
         for &at in blocks {
             let run = FragRun { at, frags: self.g().frag };
-            match self.before_free(run) {
-                Ok(Fate::Free) => self.free_places(&[at]),
-                Ok(Fate::TakenOver) => {}
-                Err(_) => self.cache.set_needs_check(),
+            if self.free_frags(run).is_err() {
+                self.cache.set_needs_check();
             }
         }
     }

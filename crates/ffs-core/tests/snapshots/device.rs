@@ -7,6 +7,7 @@ use ffs_core::{Cred, Ffs};
 use ffs_device::fault::{EIO, Fault, Rule};
 use ffs_device::{BlockDevice, Operation};
 use ffs_ondisk::bmap::pointer;
+use ffs_ondisk::cg::Cg;
 use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::snapshot::{Content, classify};
 use ffs_ondisk::{Dinode, FragNo, Geometry, Ino, Lbn};
@@ -64,21 +65,41 @@ fn a_block_is_not_overwritten_until_the_pointer_to_its_copy_is_written() {
     }
 }
 
+/// The free fragments of the block at `at`, as its group on the device has them.
+fn free_on(dev: &Faulty, g: &Geometry, at: FragNo) -> u8 {
+    let group = block_on(dev, g, g.cgtod(g.dtog(at)));
+    Cg::new(g, &group).block_pattern(g.dtogd(at) / g.frag)
+}
+
 #[test]
-fn a_block_is_copied_before_a_part_of_it_is_freed() {
+fn a_block_of_which_the_last_part_is_freed_is_used_before_a_snapshot_owns_it() {
     for shape in (0..SHAPES.len()).filter(|&shape| SHAPES[shape].2 > SHAPES[shape].3) {
         let (dev, fs) = mounted(shape);
         let g = *fs.geometry();
-        // All of a block but its last fragment.
-        write_file(&fs, "part", &vec![5; (g.bsize - g.fsize) as usize]);
+        // All of a block but its last fragment. Other files get that of some blocks.
+        let parts = ["part1", "part2", "part3", "part4"];
+        parts.iter().for_each(|name| write_file(&fs, name, &vec![5; (g.bsize - g.fsize) as usize]));
         fs.sync().unwrap();
-        let at = g.blknum(first_block(&dev, &fs, "part"));
+        let places = parts.map(|name| (name, g.blknum(first_block(&dev, &fs, name))));
+        let tree = tree_of(&fs);
         let snap = snapshot(&fs, "snap");
         fs.sync().unwrap();
+        let last = 1 << (g.frag - 1);
+        let (name, at) = places.into_iter().find(|&(_, at)| free_on(&dev, &g, at) == last).unwrap();
         let content = |dev| content_on(dev, &g, snap.ino(), g.fragstoblks(at));
         assert_eq!(content(&dev), Content::Volume(at), "shape {shape}");
-        remove(&fs, "part");
+        let group = g.frag_to_byte(g.cgtod(g.dtog(at)));
+        remove(&fs, name);
+        // Without a write of the group the pointer must not be written.
+        let write = Rule::new(Operation::Write, Fault::Errno(EIO));
+        dev.add(write.within(group..group + u64::from(g.bsize)));
+        for _ in 0..3 {
+            assert!(fs.sync().is_err(), "shape {shape}");
+            assert_eq!(content(&dev), Content::Volume(at), "shape {shape}");
+        }
+        dev.heal();
         fs.sync().unwrap();
-        assert!(matches!(content(&dev), Content::Copy(_)), "shape {shape}");
+        assert_eq!((content(&dev), free_on(&dev, &g, at)), (Content::TakenOver(at), 0));
+        assert_eq!(view_of(&fs, &snap), tree, "shape {shape}");
     }
 }
