@@ -1,0 +1,6 @@
+//! The check in the background corrects everything that a crash left, while the volume is in use,
+//! and loses nothing.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+mod states;
+mod world;
