@@ -2,5 +2,7 @@
 //! and loses nothing.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
+mod crash;
+mod during;
 mod states;
 mod world;

@@ -3,7 +3,9 @@
 use bsdffs::bgfsck::{CheckOptions, CheckReport, Outcome, run};
 use ffs_admin::fsck::{Fsck, FsckOptions, FsckReport, quick_check};
 use ffs_admin::tunefs::{TunefsOptions, tunefs};
-use ffs_core::{Cred, Env, Ffs, FileType, MountOptions, NodeKind, RenameMode, SetAttr, WriteMode};
+use ffs_core::{
+    Cred, Env, Error, Ffs, FileType, MountOptions, NodeKind, RenameMode, SetAttr, WriteMode,
+};
 use ffs_core::{Result, Vnode};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::power::PowerSwitch;
@@ -168,11 +170,13 @@ pub(crate) struct Actor {
     pub(crate) rng: SplitMix64,
     /// Only names with this prefix are used.
     prefix: &'static str,
+    /// The volume had no space for an operation.
+    pub(crate) was_full: bool,
 }
 
 impl Actor {
     pub(crate) fn new(seed: u64, prefix: &'static str) -> Actor {
-        Actor { rng: SplitMix64::new(seed), prefix }
+        Actor { rng: SplitMix64::new(seed), prefix, was_full: false }
     }
 
     fn name(&mut self) -> String {
@@ -195,7 +199,9 @@ impl Actor {
     /// Makes one operation.
     pub(crate) fn step(&mut self, fs: &Ffs) {
         let Some(dir) = self.dir(fs) else { return };
-        let _ = self.operation(fs, &dir);
+        if let Err(Error::NoSpace | Error::NoInodes) = self.operation(fs, &dir) {
+            self.was_full = true;
+        }
     }
 
     fn operation(&mut self, fs: &Ffs, dir: &Vnode) -> Result<()> {

@@ -20,8 +20,8 @@ impl BackgroundCheck {
         self.adjust(|mp| mp.with_file(ino, generation, Mount::recount))
     }
 
-    /// Shortens a file that ends behind its last block to `size` bytes, or drops the pointers of a
-    /// directory beyond its size.
+    /// Shortens a file that ends behind its last block to the end of that block, `size` or later,
+    /// or drops the pointers of a directory beyond its size.
     ///
     /// # Errors
     /// The device's.
@@ -66,15 +66,21 @@ fn shorten(file: &mut LockedInode<'_>, size: u64) -> Result<Adjusted> {
     if file.d.is_dir() {
         return file.drop_past_end().map(|()| Done);
     }
-    if file.d.file_type() != Some(FileType::Regular) || file.d.size <= size {
+    if file.d.file_type() != Some(FileType::Regular) {
         return Ok(Unneeded);
     }
-    match file.view().seek_data(size) {
-        Err(Error::NoData) => {}
-        // Somebody has written there.
-        Ok(_) => return Ok(Unneeded),
-        Err(e) => return Err(e),
+    // A program may have written behind the old end since.
+    let mut end = size;
+    while end < file.d.size {
+        match file.view().seek_data(end) {
+            Ok(data) => end = file.view().seek_hole(data)?,
+            Err(Error::NoData) => break,
+            Err(e) => return Err(e),
+        }
     }
-    // The size is the end of a block that the file has, so nothing is allocated.
-    file.truncate(size, Reserve::Allowed).map(|()| Done)
+    if end >= file.d.size {
+        return Ok(Unneeded);
+    }
+    // The new size is the end of a block that the file has, so nothing is allocated.
+    file.truncate(end, Reserve::Allowed).map(|()| Done)
 }
