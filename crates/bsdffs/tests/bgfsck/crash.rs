@@ -5,6 +5,7 @@ use super::world::{
     Actor, Disk, START, Tree, assert_sound, check, check_all, crashed, preen, tree_on,
 };
 use bsdffs::bgfsck::Outcome;
+use ffs_admin::fsck::Id;
 use ffs_device::BlockDevice;
 use ffs_testkit::envvar::number;
 use ffs_testkit::rng::SplitMix64;
@@ -71,6 +72,43 @@ fn a_check_that_loses_power_starts_over_and_loses_nothing() {
     }
     println!("{lost} lost power, {completed} completed before");
     assert!(lost > completed);
+}
+
+/// States with directories without names that are examined at every write of their check.
+const TREES: u64 = 12;
+
+#[test]
+fn directories_without_names_are_free_before_what_they_name() {
+    let first = number("FFS_BGFSCK_SEED").unwrap_or(1);
+    let (mut trees, mut states) = (0, 0);
+    for seed in first..first + 400 {
+        let at = format!("FFS_BGFSCK_SEED={seed}");
+        let state = crashed(seed);
+        let found = preen(&(Arc::new(state.snapshot()) as Arc<dyn BlockDevice>));
+        if !found.counts.contains_key(&Id::DirUnref) {
+            continue;
+        }
+        trees += 1;
+        for writes in 1.. {
+            let at = format!("{at}, power lost at write {writes}");
+            let disk = Disk::mount(state.snapshot(), seed + writes, START + 50).unwrap();
+            if disk.fs.read_only_reason().is_some() {
+                break;
+            }
+            disk.power.lose_power_at(writes);
+            let completed = check(&disk.fs, || ()).outcome == Outcome::Completed;
+            let left: Arc<dyn BlockDevice> = Arc::new(disk.crash());
+            preened(&left, &at);
+            states += 1;
+            if completed {
+                break;
+            }
+        }
+        if trees == TREES {
+            break;
+        }
+    }
+    println!("{states} states of {trees} trees");
 }
 
 #[test]
