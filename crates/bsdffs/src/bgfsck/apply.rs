@@ -124,13 +124,13 @@ fn notify(correction: &Correction, changed: &mut (dyn FnMut(Changed<'_>) + Send)
     match correction {
         Correction::Unlink { dir, name, target, .. } => {
             changed(Changed::Name(*dir, name));
-            changed(Changed::File(*dir));
-            changed(Changed::File(target.ino));
+            changed(Changed::Attributes(*dir));
+            changed(Changed::Attributes(target.ino));
         }
         Correction::SetDotDot { dir: file, .. }
         | Correction::AdjRefCnt { file, .. }
-        | Correction::AdjBlkCnt { file }
-        | Correction::SetSize { file, .. } => changed(Changed::File(file.ino)),
+        | Correction::AdjBlkCnt { file } => changed(Changed::Attributes(file.ino)),
+        Correction::SetSize { file, .. } => changed(Changed::Content(file.ino)),
         // No program could reach these.
         Correction::FreeDirectory { .. }
         | Correction::FreeFiles { .. }

@@ -41,8 +41,10 @@ const CORRECTING: u64 = 6;
 /// A name or a file that a correction changed. The kernel may have it in its caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed<'a> {
-    /// Attributes or content of a file.
-    File(Ino),
+    /// Attributes of a file.
+    Attributes(Ino),
+    /// Attributes and content of a file.
+    Content(Ino),
     /// A name in a directory.
     Name(Ino, &'a [u8]),
 }
@@ -84,8 +86,8 @@ pub enum Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Outcome::Skipped => f.write_str("clean; not checked"),
-            Outcome::Completed => f.write_str("checked; clean at the next unmount"),
+            Outcome::Skipped => f.write_str("FILE SYSTEM CLEAN; SKIPPING CHECKS"),
+            Outcome::Completed => f.write_str("checked"),
             Outcome::Unrepairable(why) => write!(f, "marked as needing a full check: {why}"),
             Outcome::Impossible(why) => write!(f, "no check in the background: {why}"),
             Outcome::Failed(why) => write!(f, "the check failed: {why}"),
@@ -164,9 +166,7 @@ fn check(
                 return Ok(Outcome::Unrepairable(why));
             }
             CheckEnd::Failed(why) => return Ok(Outcome::Failed(why)),
-            CheckEnd::Interrupted => {
-                return Ok(lack_of_space(fs).map_or(Outcome::Interrupted, Outcome::Failed));
-            }
+            CheckEnd::Interrupted => return Ok(Outcome::Interrupted),
         }
         let Applied { made, refused, interrupted } =
             apply::apply(&check, found.corrections, options)?;
@@ -194,20 +194,25 @@ fn examine(
         true => Arc::new(PacedDevice::new(shown)),
         false => Arc::new(shown),
     };
-    let stop = Arc::new(AtomicBool::new(false));
     let fsck = FsckOptions {
-        interrupt: Some(Arc::clone(&stop)),
+        interrupt: Some(Arc::clone(&options.interrupt)),
         max_memory: options.max_memory,
         ..FsckOptions::default()
     };
     let (interrupt, progress) = (Arc::clone(&options.interrupt), &mut *options.progress);
-    let found = check_snapshot(&device, fsck, &mut |at: Progress| {
+    let mut lack = None;
+    let mut found = check_snapshot(&device, fsck, &mut |at: Progress| {
         check.note_progress(number(at.phase), at.done, at.total);
-        if interrupt.load(Ordering::Relaxed) || lack_of_space(check.fs()).is_some() {
-            stop.store(true, Ordering::Relaxed);
+        if lack.is_none() && !interrupt.load(Ordering::Relaxed) {
+            lack = lack_of_space(check.fs());
+            interrupt.fetch_or(lack.is_some(), Ordering::Relaxed);
         }
         progress(at);
     });
+    if let Some(why) = lack {
+        options.interrupt.store(false, Ordering::Relaxed);
+        found.end = CheckEnd::Failed(why);
+    }
     Ok(found)
 }
 

@@ -33,7 +33,7 @@ fn operations_during_the_check_are_kept_and_leave_nothing_to_repair() {
     for seed in first..first + number("FFS_BGFSCK_STATES").unwrap_or(STATES) {
         let at = format!("FFS_BGFSCK_SEED={seed}");
         let state = crashed(seed);
-        let twin = Disk::mount(state.snapshot(), seed, START + 50).unwrap();
+        let other = Disk::mount(state.snapshot(), seed, START + 50).unwrap();
         let disk = Disk::mount(state, seed, START + 50).unwrap();
         if disk.fs.read_only_reason().is_some() {
             // A torn superblock needs the check first.
@@ -41,7 +41,7 @@ fn operations_during_the_check_are_kept_and_leave_nothing_to_repair() {
         }
         let mut report = None;
         let full = operate(&disk.fs, seed, |step| report = Some(check(&disk.fs, step)));
-        let twin_full = operate(&twin.fs, seed, |_| ());
+        let other_full = operate(&other.fs, seed, |_| ());
         let report = report.unwrap();
         assert_eq!(report.outcome, Outcome::Completed, "{at}: {:#?}", report.findings);
         rounds += u64::from(report.rounds);
@@ -49,9 +49,9 @@ fn operations_during_the_check_are_kept_and_leave_nothing_to_repair() {
         // The names that these findings concern differ.
         let names = [Id::EntHardDir, Id::DotDotWrong, Id::InoEndHole];
         let same_names = report.findings.iter().all(|f| !names.contains(&f.id));
-        if same_names && !full && !twin_full {
+        if same_names && !full && !other_full {
             compared += 1;
-            let (expected, found) = (tree_of(&twin.fs), tree_of(&disk.fs));
+            let (expected, found) = (tree_of(&other.fs), tree_of(&disk.fs));
             let paths = |tree: &super::world::Tree| tree.keys().cloned().collect::<Vec<_>>();
             assert_eq!(paths(&expected), paths(&found), "{at}");
             for (path, (kind, perm, _, content)) in &expected {

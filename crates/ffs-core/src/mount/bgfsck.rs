@@ -99,10 +99,13 @@ impl Mount {
     }
 
     fn check_need(&self) -> CheckNeed {
-        if self.ump.is_read_only() {
-            return CheckNeed::Impossible("it is mounted read-only");
-        }
         let st = self.state();
+        if self.ump.is_read_only() {
+            return match st.read_only_reason {
+                Some(why) => CheckNeed::Foreground(why),
+                None => CheckNeed::Impossible("it is mounted read-only"),
+            };
+        }
         if !st.summaries.keeps_softdep() {
             return CheckNeed::Impossible("it is mounted without soft updates");
         }
