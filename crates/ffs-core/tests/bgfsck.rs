@@ -79,7 +79,7 @@ fn a_check_that_completes_makes_the_volume_clean_and_nothing_else_does() {
     let w = mount_on(w.dev.inner().snapshot(), &soft_updates());
     let check_now = begin(&w);
     assert!(matches!(w.fs.begin_check(), Err(Error::Busy(_))));
-    check_now.complete().unwrap();
+    assert!(check_now.complete().unwrap());
     assert_eq!((w.fs.check_need(), w.fs.unchecked()), (CheckNeed::Clean, None));
     let (now, clean) = flags(w.dev.inner());
     assert!(!now.contains(FsFlags::UNCLEAN) && now.contains(FsFlags::DOSOFTDEP) && !clean);
@@ -153,7 +153,7 @@ fn link_counts_fall_to_the_number_of_names_and_no_further() {
         assert!(refused(check_now.adjrefcnt(dir.0, dir.1, 3)), "{shape:?}");
         let root = id(&w, &w.root);
         assert!(refused(check_now.adjrefcnt(root.0, root.1, w.nlink(&w.root) as u16)));
-        check_now.complete().unwrap();
+        assert!(check_now.complete().unwrap());
         drop((a, d));
         w.end();
     }
@@ -190,7 +190,7 @@ fn a_file_without_names_is_freed_with_its_blocks() {
         assert_eq!(after.inodes_free, before.inodes_free + 1);
         let frags = 30_000u64.div_ceil(after.fsize.into());
         assert!(after.frags_free >= before.frags_free + frags, "{shape:?}");
-        check_now.complete().unwrap();
+        assert!(check_now.complete().unwrap());
         w.end();
     }
 }
@@ -246,7 +246,7 @@ fn lost_space_is_freed_once_and_only_if_it_is_marked_used() {
         assert_eq!(after.inodes_free, before.inodes_free + 1);
         assert_eq!(after.frags_free, before.frags_free + u64::from(frags));
         assert_eq!(w.fs.counters().bgfsck_corrections, 2);
-        check_now.complete().unwrap();
+        assert!(check_now.complete().unwrap());
         w.end();
     }
 }
@@ -265,7 +265,7 @@ fn a_block_count_is_counted_when_it_is_corrected() {
         let (ino, generation) = id(&w, &a);
         assert_eq!(check_now.adjblkcnt(ino, generation ^ 1).unwrap(), Adjusted::Unneeded);
         assert_eq!(check_now.adjblkcnt(ino, generation).unwrap(), Adjusted::Done);
-        check_now.complete().unwrap();
+        assert!(check_now.complete().unwrap());
         drop(a);
         w.end();
     }
@@ -293,7 +293,7 @@ fn a_file_is_shortened_only_before_a_hole() {
         assert_eq!(check_now.setsize(ino, generation, end - bsize).unwrap(), Adjusted::Done);
         assert_eq!(w.fs.getattr(&a).size, end);
         assert_eq!(check_now.setsize(ino, generation, end).unwrap(), Adjusted::Unneeded);
-        check_now.complete().unwrap();
+        assert!(check_now.complete().unwrap());
         drop(a);
         w.end();
     }
@@ -315,7 +315,7 @@ fn the_only_name_of_a_directory_and_its_parent_stay() {
     assert!(refused(check_now.setdotdot(target, generation, root, dir)), "not its `..`");
     assert!(refused(check_now.setdotdot(target, generation, dir, root)), "no name there");
     assert!(refused(check_now.setdotdot(target, generation ^ 1, dir, dir)), "another file");
-    check_now.complete().unwrap();
+    assert!(check_now.complete().unwrap());
     drop((d, e));
     check(&w.dev);
 }

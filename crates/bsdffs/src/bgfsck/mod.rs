@@ -175,8 +175,7 @@ fn check(
         if interrupted {
             return Ok(Outcome::Interrupted);
         }
-        if refused == 0 && !found.incomplete {
-            check.complete()?;
+        if refused == 0 && !found.incomplete && check.complete()? {
             return Ok(Outcome::Completed);
         }
     }

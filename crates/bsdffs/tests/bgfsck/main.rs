@@ -5,4 +5,5 @@
 mod crash;
 mod during;
 mod states;
+mod threads;
 mod world;

@@ -170,13 +170,15 @@ pub(crate) struct Actor {
     pub(crate) rng: SplitMix64,
     /// Only names with this prefix are used.
     prefix: &'static str,
+    /// Whether it renames.
+    pub(crate) renames: bool,
     /// The volume had no space for an operation.
     pub(crate) was_full: bool,
 }
 
 impl Actor {
     pub(crate) fn new(seed: u64, prefix: &'static str) -> Actor {
-        Actor { rng: SplitMix64::new(seed), prefix, was_full: false }
+        Actor { rng: SplitMix64::new(seed), prefix, renames: true, was_full: false }
     }
 
     fn name(&mut self) -> String {
@@ -221,6 +223,7 @@ impl Actor {
             }
             8 | 9 => fs.unlink(&c, dir, name),
             10 => fs.rmdir(&c, dir, name),
+            11 | 12 if !self.renames => Ok(()),
             11 | 12 => {
                 let Some(to) = self.dir(fs) else { return Ok(()) };
                 fs.rename(&c, (dir, name), (&to, other), RenameMode::Replace)

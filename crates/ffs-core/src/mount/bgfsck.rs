@@ -48,6 +48,8 @@ pub struct CheckProgress {
 #[derive(Debug)]
 pub(super) struct CheckState {
     running: AtomicBool,
+    /// The mount needed a check for itself, before the one that runs: something could not be freed.
+    was_needed: AtomicBool,
     phase: AtomicU64,
     done: AtomicU64,
     total: AtomicU64,
@@ -60,6 +62,7 @@ impl CheckState {
     pub(super) fn new(stale_groups: Vec<CgNo>) -> CheckState {
         CheckState {
             running: AtomicBool::new(false),
+            was_needed: AtomicBool::new(false),
             phase: AtomicU64::new(0),
             done: AtomicU64::new(0),
             total: AtomicU64::new(0),
@@ -81,13 +84,20 @@ impl Mount {
             }
         }
         match self.check.running.compare_exchange(false, true, AcqRel, Acquire) {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                // A snapshot that is made from here on shows what made a check necessary.
+                self.check.was_needed.store(self.ump.cache.take_needs_check(), Relaxed);
+                Ok(())
+            }
             Err(_) => Err(Error::Busy("another check of this mount runs")),
         }
     }
 
     /// The check has ended, with or without a result.
     pub(crate) fn end_check(&self) {
+        if self.check.was_needed.swap(false, Relaxed) {
+            self.ump.cache.set_needs_check();
+        }
         self.note_check_progress(0, 0, 0);
         self.check.running.store(false, Release);
     }
@@ -112,7 +122,7 @@ impl Mount {
         if self.ump.cache.is_damaged() || st.summaries.has(FsFlags::NEEDSFSCK) {
             return CheckNeed::Foreground("damage was found: unmount it and run ffs fsck");
         }
-        if st.summaries.is_sound() {
+        if st.summaries.is_sound() && !self.ump.cache.needs_check() {
             return CheckNeed::Clean;
         }
         if st.summaries.has(FsFlags::SUJ) {
@@ -123,11 +133,12 @@ impl Mount {
         CheckNeed::Wanted
     }
 
-    /// Records that the check completed: everything that it found was corrected.
+    /// Records that the check completed: everything that it found was corrected. Returns false, and
+    /// records nothing, if something could not be freed meanwhile.
     ///
     /// # Errors
     /// The device's; [`Error::Busy`] if damage was found meanwhile. The volume stays unclean.
-    pub(crate) fn check_completed(&self) -> Result<()> {
+    pub(crate) fn check_completed(&self) -> Result<bool> {
         for c in self.check.stale_groups.lock().clone() {
             self.ump.alloc.write_group(c)?;
         }
@@ -140,6 +151,9 @@ impl Mount {
         if self.ump.cache.is_damaged() {
             return Err(Error::Busy("damage was found while the volume was checked"));
         }
+        if self.ump.cache.needs_check() {
+            return Ok(false);
+        }
         let mut st = self.state();
         st.summaries.mark_checked();
         st.summaries.write_superblock(&*self.ump.cache.dev)?;
@@ -149,8 +163,9 @@ impl Mount {
         self.check.stale_groups.lock().clear();
         self.ump.alloc.end_torn_groups();
         self.unchecked.store(false, Relaxed);
+        self.check.was_needed.store(false, Relaxed);
         info!(target: LOG, "the check in the background has completed");
-        Ok(())
+        Ok(true)
     }
 
     /// Records that only the check of the unmounted volume can repair it (`FS_NEEDSFSCK`).

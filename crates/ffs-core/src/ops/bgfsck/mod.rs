@@ -133,11 +133,12 @@ impl BackgroundCheck {
     }
 
     /// Ends the check, all corrections of which were made: the volume is not unclean any more, and
-    /// unmounting marks it clean.
+    /// unmounting marks it clean. Returns false if another check is needed, because something could
+    /// not be freed meanwhile: a full volume has no space for copies.
     ///
     /// # Errors
     /// The device's; [`Error::Busy`] if damage was found meanwhile. The volume stays unclean.
-    pub fn complete(mut self) -> Result<()> {
+    pub fn complete(mut self) -> Result<bool> {
         self.release_image();
         self.fs.sync()?;
         self.fs.0.check_completed()
