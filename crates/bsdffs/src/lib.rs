@@ -33,6 +33,7 @@
 //! | [`copy`] | copies of whole trees, between the host and images |
 //! | [`build`] | building an image from a directory or an archive |
 //! | [`snapshot`] | snapshots as volumes, and their list |
+//! | [`bgfsck`] | checking a mounted volume in the background |
 //! | [`tar`] | reading archives |
 //! | [`dump`] | BSD's dump format: writing and restoring |
 //! | [`flags`] | the names of file flags |
@@ -51,6 +52,7 @@
 //! [`ffs_core::Error`]. Errors of a damaged image name the structure, its place, the field and what
 //! was expected.
 
+pub mod bgfsck;
 pub mod build;
 pub mod copy;
 mod dir;

@@ -118,6 +118,14 @@ impl SnapshotDevice {
         Ok(SnapshotDevice { name: name.into(), fs, file, len, sector: volume.sector_size() })
     }
 
+    /// The snapshot `file` of a check of the volume `fs`, which has no name. Errors of the device
+    /// call it `name`.
+    pub(crate) fn of_check(fs: &Ffs, file: &Vnode, name: &str) -> SnapshotDevice {
+        let len = image_bytes(fs.geometry());
+        let sector = ffs_ondisk::geometry::DEV_BSIZE as u32;
+        SnapshotDevice { name: name.into(), fs: fs.clone(), file: file.clone(), len, sector }
+    }
+
     fn refuse(&self, operation: Operation, offset: u64, len: u64) -> DeviceError {
         let why = io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "a snapshot never changes");
         DeviceError::at(&self.name, operation, offset, len, why)

@@ -11,6 +11,7 @@ use std::path::Path;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::bgfsck;
 use crate::cmd::{self, Doc};
 use crate::fail::{EX_USAGE, Outcome};
 use crate::{log, output, session};
@@ -154,9 +155,8 @@ const MKSNAP: &str = "mksnap_ffs";
 
 /// Runs the command line; returns the exit code.
 pub(crate) fn run(args: Vec<OsString>) -> u8 {
-    if let Some(code) =
-        ffs_fuse::run_as_helper(args.clone(), Some(session::open_to_mount), log::start_helper)
-    {
+    let hooks = Some((session::open_to_mount as ffs_fuse::Opener, bgfsck::of_mount as _));
+    if let Some(code) = ffs_fuse::run_as_helper(args.clone(), hooks, log::start_helper) {
         return u8::try_from(code).unwrap_or(1);
     }
     let program = args.first().map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);

@@ -10,6 +10,7 @@
 //! | `quotas` | volumes with quotas, for the quota commands |
 //! | `log` | which events are logged, and where |
 //! | `output`, `progress`, `fail`, `signals` | messages, progress bars, errors, SIGINT |
+//! | `bgfsck` | the check in the background |
 //! | `bsd`, `memory` | numbers in BSD's notation; available memory |
 //!
 //! The libraries do the work: `ffs-core` mounts, `ffs-admin` creates and checks, `bsdffs` copies
@@ -21,6 +22,7 @@
 )]
 
 mod app;
+mod bgfsck;
 mod bsd;
 mod cmd;
 mod compare;

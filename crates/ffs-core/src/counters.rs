@@ -133,6 +133,10 @@ counters! {
     clusters_moved: "Clusters moved to a contiguous place.",
     snapshot_copies: "Blocks copied for snapshots before they were overwritten or freed in part.",
     snapshot_takeovers: "Freed blocks that snapshots took over.",
+    bgfsck_corrections = "vfs.ffs.bgfsck.corrections":
+        "Corrections of the check in the background that were made.",
+    bgfsck_refusals = "vfs.ffs.bgfsck.refusals":
+        "Corrections of the check in the background that did not fit the volume any more.",
     frees_failed: "Fragments that could not be freed and stay allocated until fsck.",
     inodes_loaded: "Inodes read from their block.",
     inodes_recycled: "Cached inodes evicted for new ones.",

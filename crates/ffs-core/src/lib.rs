@@ -50,8 +50,8 @@ pub use error::{Error, Result};
 pub use ffs_ondisk::quota::{Dqblk, QuotaType};
 pub use ffs_ondisk::rdev::DeviceNumber;
 pub use ffs_ondisk::{FileFlags, FileType, Ino, Timespec};
-pub use mount::{Env, Ffs, Nature, SnapshotStats, Sysctl};
-pub use ops::{Vnode, acl};
+pub use mount::{CheckNeed, CheckProgress, Env, Ffs, Nature, SnapshotStats, Sysctl};
+pub use ops::{Adjusted, BackgroundCheck, SecondName, Vnode, acl};
 pub use options::{Atime, MountOptions, OrderingPolicy, QuotaOption, QuotaOptions};
 pub use ordering::rules::Rule;
 #[cfg(feature = "mutants")]

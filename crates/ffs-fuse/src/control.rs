@@ -149,6 +149,14 @@ pub(crate) fn find_mount(path: &Path) -> Result<Mount, MountError> {
     }
 }
 
+/// The image that is mounted on `path`, by the mount table.
+///
+/// # Errors
+/// No ffs file system is mounted there.
+pub fn mount_source(path: &Path) -> Result<PathBuf, MountError> {
+    Ok(find_mount(path)?.source)
+}
+
 /// The real path of `path`. A mount on it may refuse access (a dead server, a private mount), so
 /// the function falls back to the real path of the parent.
 fn real_path(path: &Path) -> io::Result<PathBuf> {

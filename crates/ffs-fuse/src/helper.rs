@@ -11,6 +11,7 @@
 //!
 //! **References.** mount(8) "External helpers", umount(8), mount.fuse(8).
 
+use crate::checker::CheckFn;
 use crate::daemon::mount_daemon;
 use crate::error::MountError;
 use crate::options::{Options, parse_options};
@@ -30,16 +31,16 @@ enum Call {
 }
 
 /// Serves a request of mount(8) or umount(8), and returns the exit code. Returns `None` if
-/// `arguments`, which begin with the program's name, are an ordinary command line. `start_log` runs
-/// before a mount begins.
+/// `arguments`, which begin with the program's name, are an ordinary command line. `hooks`: what
+/// opens images and checks volumes in the background. `start_log` runs before a mount begins.
 pub fn run_as_helper(
     arguments: impl IntoIterator<Item = OsString>,
-    opener: Option<Opener>,
+    hooks: Option<(Opener, CheckFn)>,
     start_log: fn(&Options),
 ) -> Option<i32> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     Some(match recognise(&arguments)? {
-        Ok(call) => report(run(call, opener, start_log)),
+        Ok(call) => report(run(call, hooks, start_log)),
         Err(words) => {
             eprintln!("ffs: {words}");
             USAGE
@@ -136,7 +137,11 @@ fn parse_umount(rest: &[OsString]) -> Result<Call, String> {
     Ok(Call::Umount(request))
 }
 
-fn run(call: Call, opener: Option<Opener>, start_log: fn(&Options)) -> Result<(), String> {
+fn run(
+    call: Call,
+    hooks: Option<(Opener, CheckFn)>,
+    start_log: fn(&Options),
+) -> Result<(), String> {
     match call {
         Call::Umount(request) => unmount_and_wait(&request).map_err(|e| e.to_string()),
         Call::Mount { image, dir, options, fake } => {
@@ -149,8 +154,11 @@ fn run(call: Call, opener: Option<Opener>, start_log: fn(&Options)) -> Result<()
             }
             start_log(&options);
             let request = MountRequest::new(image, dir);
-            let open = opener.unwrap_or(request.open);
-            let request = MountRequest { options, open, like_mount: true, ..request };
+            let (open, check) = match hooks {
+                Some((open, check)) => (open, Some(check)),
+                None => (request.open, None),
+            };
+            let request = MountRequest { options, open, check, like_mount: true, ..request };
             let mounted = mount_daemon(&request).map_err(|e| e.to_string())?;
             for note in mounted.notes {
                 eprintln!("ffs: {note}");

@@ -37,6 +37,8 @@
 //! implements the protocol itself.
 #![cfg(target_os = "linux")]
 
+mod bgfsck;
+mod checker;
 mod control;
 mod daemon;
 mod disk;
@@ -58,7 +60,11 @@ mod trace;
 mod umount;
 mod wire;
 
-pub use control::{Changed, Control, Entry, EntryKind, delete_snapshot, make_snapshot};
+pub use bgfsck::background_check;
+pub use checker::{CheckFn, CheckResult, CheckRun, Stale};
+pub use control::{
+    Changed, Control, Entry, EntryKind, delete_snapshot, make_snapshot, mount_source,
+};
 pub use daemon::mount_daemon;
 pub use disk::Disk;
 pub use error::MountError;

@@ -14,6 +14,8 @@ pub(crate) struct Mount {
     /// Options of the mount (`rw`, `nosuid`...).
     pub(crate) options: String,
     pub(crate) fs_type: String,
+    /// What is mounted.
+    pub(crate) source: PathBuf,
     /// Options of the file system.
     pub(crate) fs_options: String,
 }
@@ -51,8 +53,9 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let options = text(words.next()?);
     words.find(|w| w == b"-")?;
     let fs_type = text(words.next()?);
-    let fs_options = text(words.nth(1)?);
-    Some(Mount { device, mount_point, options, fs_type, fs_options })
+    let source = PathBuf::from(OsString::from_vec(words.next()?));
+    let fs_options = text(words.next()?);
+    Some(Mount { device, mount_point, options, fs_type, source, fs_options })
 }
 
 /// Decodes the kernel's octal escapes.
@@ -91,7 +94,7 @@ mod tests {
         assert_eq!(m.mount_point, Path::new(r"/mnt/a b\"));
         assert_eq!((m.device.as_str(), m.fs_type.as_str()), ("0:48", "fuse.ffs"));
         assert!(m.is_ours() && m.has_option("nosuid") && m.has_option("user_id=0"));
-        assert_eq!(m.owner(), Some("0"));
+        assert_eq!((m.owner(), m.source.as_path()), (Some("0"), Path::new("/x.img")));
         assert_eq!(parse(b"62 30 0:48 / /mnt rw"), None);
         assert!(find(Path::new("/proc")).unwrap().is_some());
     }

@@ -37,6 +37,8 @@ pub struct Options {
     pub attr_timeout: Option<Duration>,
     /// The source in the mount table, instead of the image.
     pub fsname: Option<String>,
+    /// Check a volume in the background that was not unmounted cleanly.
+    pub bgfsck: bool,
     /// Change an existing mount.
     pub remount: bool,
     /// Log each request.
@@ -89,6 +91,7 @@ impl Default for Options {
             negative_timeout: LONG,
             attr_timeout: None,
             fsname: None,
+            bgfsck: true,
             remount: false,
             debug: false,
         }
@@ -149,6 +152,11 @@ words! {
     "rw" "" "read-write" |o, _| set!(o.core.read_only => false);
     "force" "" "mount read-write even if the volume is dirty: check it soon"
         |o, _| set!(o.core.force => true);
+    "bgfsck" "" "after a crash, check a volume with soft updates in the background, on a \
+        snapshot (the default)"
+        |o, _| set!(o.bgfsck => true);
+    "nobgfsck" "" "do not: `ffs fsck -B` starts the check"
+        |o, _| set!(o.bgfsck => false);
     "softdep" "" "soft updates, even if the volume does not have them enabled (`newfs -U` and \
         `tunefs -n enable` do that): the volume is then marked so until it is unmounted or checked"
         |o, _| set!(o.core.ordering => OrderingPolicy::SoftUpdates);

@@ -1,5 +1,6 @@
 //! A mount from the request to its end: opens the volume, mounts it, serves it, closes it.
 
+use crate::checker::CheckFn;
 use crate::error::MountError;
 use crate::kernel::{self, MountParams};
 use crate::options::Options;
@@ -8,7 +9,7 @@ use crate::session::Session;
 use crate::signals::Caught;
 use crate::syncer::Syncer;
 use crate::wire::Device;
-use ffs_core::{Env, Ffs};
+use ffs_core::{CheckNeed, Env, Ffs};
 use ffs_device::lock::LockWait;
 use ffs_device::open::{self, OpenOptions, Opened};
 use std::ffi::{OsStr, OsString};
@@ -33,6 +34,8 @@ pub struct MountRequest {
     pub options: Options,
     /// Opens the image.
     pub open: Opener,
+    /// Checks a volume in the background that was not unmounted cleanly.
+    pub check: Option<CheckFn>,
     /// Set-id bits and devices have effect unless the options forbid it: the default of mount(8).
     pub like_mount: bool,
 }
@@ -45,6 +48,7 @@ impl MountRequest {
             mount_point: mount_point.into(),
             options: Options::default(),
             open: |image, how| Ok(open::open(image, how)?),
+            check: None,
             like_mount: false,
         }
     }
@@ -79,14 +83,14 @@ pub fn mount_foreground(
     if let Some(reason) = fs.read_only_reason() {
         notes.push(format!("mounted read-only: {reason}"));
     } else if let Some(found) = fs.unchecked() {
-        notes.push(format!("mounted without a check: {found}"));
+        notes.push(unchecked_note(request, &fs, found));
     }
     let failed =
         |source| MountError::FileSystem { image: kernel::display(&source_of(request)), source };
     let options = server_options(&request.options);
     let served = Server::new(fs.clone(), options).map_err(failed).and_then(|server| {
         let device = mount(request, &source, &mount_point, fs.is_read_only())?;
-        let session = start_session(device, server, &mount_point, request.options.threads)?;
+        let session = start_session(device, server, &mount_point, request)?;
         Ok(session)
     });
     let session = match served {
@@ -105,9 +109,21 @@ pub fn mount_foreground(
     .map_err(|e| MountError::kernel("thread", e))?;
     kernel::widen_readahead(&mount_point);
     ready(&Mounted { mount_point, read_only: fs.is_read_only(), notes });
+    if request.options.bgfsck {
+        session.check_in_background();
+    }
     let ended = session.wait(&fs);
     drop((syncer, watch));
     ended
+}
+
+/// The remark on a volume that is mounted read-write although it was not unmounted cleanly.
+fn unchecked_note(request: &MountRequest, fs: &Ffs, found: &str) -> String {
+    let checks = request.options.bgfsck && request.check.is_some();
+    if checks && fs.check_need() == CheckNeed::Wanted {
+        return "it was not unmounted cleanly: checking it in the background".to_owned();
+    }
+    format!("mounted without a check: {found}")
 }
 
 fn source_of(request: &MountRequest) -> PathBuf {
@@ -141,6 +157,7 @@ fn server_options(o: &Options) -> ServerOptions {
         writeback: o.writeback,
         atime: o.core.atime,
         owner: rustix::process::geteuid().as_raw(),
+        bgfsck: o.bgfsck,
     }
 }
 
@@ -174,12 +191,12 @@ fn start_session(
     device: Device,
     mut server: Server,
     mount_point: &Path,
-    threads: usize,
+    request: &MountRequest,
 ) -> Result<std::sync::Arc<Session>, MountError> {
     let started = device.handshake(server.features()).and_then(|features| {
         server.set_features(features);
-        let session = Session::new(device, server, mount_point.to_owned())?;
-        session.start(threads)?;
+        let session = Session::new(device, server, mount_point.to_owned(), request.check)?;
+        session.start(request.options.threads)?;
         Ok(session)
     });
     started.map_err(|e| {

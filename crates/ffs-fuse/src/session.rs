@@ -11,6 +11,7 @@
 //!    unlocked.
 //! 3. A worker waits only for the right to receive, for the kernel's next request, and in the core.
 
+use crate::checker::{CheckFn, Checker};
 use crate::error::MountError;
 use crate::kernel::{self, Force};
 use crate::log::LOG;
@@ -116,6 +117,7 @@ pub(crate) struct Session {
     device: Arc<Device>,
     notifier: Notifier,
     server: Server,
+    checker: Arc<Checker>,
     mount_point: PathBuf,
     /// The right to receive: held while a worker receives, and while it serves a quick request.
     receive: Mutex<()>,
@@ -137,7 +139,8 @@ struct State {
 }
 
 impl Session {
-    /// A session that serves the mount on `mount_point`, whose requests arrive on `device`.
+    /// A session that serves the mount on `mount_point`, whose requests arrive on `device`. `check`
+    /// checks the volume in the background.
     ///
     /// # Errors
     /// No thread can be created.
@@ -145,11 +148,15 @@ impl Session {
         device: Device,
         server: Server,
         mount_point: PathBuf,
+        check: Option<CheckFn>,
     ) -> io::Result<Arc<Session>> {
         let state = State { workers: 0, stopping: false, grace_over: false, failure: None };
         let device = Arc::new(device);
+        let checker = Arc::new(Checker::new(server.fs().clone(), check, Arc::clone(&device)));
+        server.set_checker(Arc::clone(&checker));
         Ok(Arc::new(Session {
             notifier: Notifier::start(Arc::clone(&device))?,
+            checker,
             device,
             server,
             mount_point,
@@ -168,6 +175,11 @@ impl Session {
     /// Releases forgotten files. The workers do so after each request, and none may come.
     pub(crate) fn idle(&self) {
         self.server.release_forgotten();
+    }
+
+    /// Checks the volume in the background if it was not unmounted cleanly.
+    pub(crate) fn check_in_background(&self) {
+        self.checker.start_if_wanted();
     }
 
     /// Starts `n` workers.
@@ -343,6 +355,7 @@ impl Session {
         let mut state = ended.unwrap_or_else(PoisonError::into_inner);
         let failure = state.failure.take();
         drop(state);
+        self.checker.close();
         self.server.forget_all();
         let written = fs.unmount().map_err(|source| MountError::FileSystem {
             image: self.mount_point.display().to_string(),

@@ -5,9 +5,10 @@
 use ffs_ondisk::Ino;
 
 use super::checker::Checker;
+use super::corrections::{Correction, FileId};
 use super::inode::Inode;
 use super::report::Id;
-use super::resolve::{Draft, Res};
+use super::resolve::{Draft, Res, Stop};
 use super::walk::{Action, BlockPointer, Visitor};
 
 /// An inode with more bad pointers than this is invalid as a whole (`MAXBAD`).
@@ -21,6 +22,8 @@ pub(super) const SNAP_OTHER: i64 = 2;
 #[derive(Debug)]
 pub(super) struct BlockCheck {
     ino: Ino,
+    file: FileId,
+    size: u64,
     snapshot: bool,
     /// The answer on bad pointers, once given.
     drop_bad: Option<bool>,
@@ -49,6 +52,8 @@ impl BlockCheck {
         BlockCheck {
             may_be_ahead: softdep && node.d.is_dir(),
             ino: node.ino,
+            file: node.id(),
+            size: node.d.size,
             snapshot: node.is_snapshot(),
             drop_bad: None,
             drop_extra: None,
@@ -87,6 +92,19 @@ impl BlockCheck {
             }
         };
         Ok(if drop { Action::Replace(0) } else { Action::Skip })
+    }
+}
+
+impl BlockCheck {
+    /// Marks the blocks beyond the size used: the mount frees them when it drops the pointer.
+    fn keep_past_end(&mut self, ck: &mut Checker<'_>, run: &BlockPointer) -> Res<Action> {
+        if !ck.mark_if_unused(run) {
+            return Err(Stop::Fatal);
+        }
+        if run.level > 0 {
+            ck.walk_whole_indirect(run, self)?;
+        }
+        Ok(Action::Skip)
     }
 }
 
@@ -132,9 +150,16 @@ impl Visitor for BlockCheck {
                 let draft = draft.ino(self.ino).place(run.place(&ck.g));
                 let drop = ck.should_fix(draft.before(run.at).after(0))?;
                 self.drop_extra = Some(drop);
+                if drop {
+                    let (file, size) = (self.file, self.size);
+                    ck.correct(Correction::SetSize { file, size });
+                }
                 drop
             }
         };
+        if drop && ck.in_background() {
+            return self.keep_past_end(ck, run);
+        }
         Ok(if drop { Action::Replace(0) } else { Action::Keep })
     }
 }

@@ -14,6 +14,7 @@ use ffs_ondisk::{Geometry, Ino, Superblock, Timespec};
 use super::LOG;
 use super::bitmap::Bitmap;
 use super::buffered::{BufferedDevice, OnFull, OnReadError};
+use super::corrections::{Corrections, is_adjustable};
 use super::inoinfo::{CgState, InoInfos, InoStats};
 use super::nametable::{self, NameTable};
 use super::options::{Erase, FsckOptions};
@@ -75,6 +76,8 @@ pub(super) struct Checker<'a> {
     /// Check hashes that this check introduces.
     pub(super) adopting: CkHash,
     pub(super) erase: Erase,
+    /// What a mounted volume has to correct, if this is the check of a snapshot of it.
+    pub(super) corrections: Option<Corrections>,
     pub(super) totals: Totals,
     /// Round of the phases, counted from 1.
     pub(super) round: u32,
@@ -97,8 +100,32 @@ impl<'a> Checker<'a> {
         options: FsckOptions,
         report: Option<ProgressFn<'a>>,
     ) -> Res<Checker<'a>> {
+        let mode = effective_mode(&**dev, options.mode)?;
+        Checker::in_mode(dev, found, FsckOptions { mode, ..options }, report)
+    }
+
+    /// The check of a snapshot that `dev` shows, of a volume that is mounted with soft updates.
+    pub(super) fn of_snapshot(
+        dev: &Arc<dyn BlockDevice>,
+        found: Found,
+        options: FsckOptions,
+        report: ProgressFn<'a>,
+    ) -> Res<Checker<'a>> {
+        let mut checker = Checker::in_mode(dev, found, options, Some(report))?;
+        checker.softdep = true;
+        checker.corrections = Some(Corrections::default());
+        checker.resolver.permit_only(is_adjustable);
+        Ok(checker)
+    }
+
+    fn in_mode(
+        dev: &Arc<dyn BlockDevice>,
+        found: Found,
+        options: FsckOptions,
+        report: Option<ProgressFn<'a>>,
+    ) -> Res<Checker<'a>> {
         let (g, sb) = (found.geometry, found.sb);
-        let resolver = Resolver::new(effective_mode(&**dev, options.mode)?);
+        let resolver = Resolver::new(options.mode);
         if resolver.can_write() && sb.has_dirty_wapbl() {
             let why = "NetBSD's journal has to be replayed first: mount it there, or check with -n";
             return Err(Stop::Refused(exit::ERROR, why.into()));
@@ -137,6 +164,7 @@ impl<'a> Checker<'a> {
             insert_hint: (Ino(0), 0),
             adopting: CkHash::empty(),
             erase: options.erase,
+            corrections: None,
             totals: Totals::default(),
             round: 0,
             progress: PhaseProgress::default(),

@@ -17,6 +17,7 @@ use ffs_ondisk::{CgNo, Error, Geometry};
 
 use super::buffered::Class;
 use super::checker::Checker;
+use super::corrections::Correction;
 use super::inoinfo::CgState;
 use super::report::{Id, Phase, exit};
 use super::resolve::{Draft, Res, Stop};
@@ -72,6 +73,7 @@ impl Checker<'_> {
         if let Some(bad) = &hash {
             let draft = Draft::benign(Id::CgHash, "wrong check hash").place(place.clone());
             if self.should_fix(draft.before(&bad.found))? {
+                self.correct(Correction::WriteGroup { group: c });
                 // Inodes marked used beyond the initialised ones may come from a torn write. The
                 // inode blocks were initialised before that write, so they can be scanned.
                 self.rebuild_header(c, bytes, scan)?;

@@ -11,6 +11,7 @@ use ffs_ondisk::{Dinode, FileFlags, FileType, FragNo, Geometry, Ino};
 
 use super::buffered::Class;
 use super::checker::Checker;
+use super::corrections::FileId;
 use super::resolve::Res;
 
 /// An allocated inode.
@@ -35,6 +36,11 @@ impl Inode {
         let d = Dinode::decode(g, &raw);
         let (inline, blocks) = (d.is_short_symlink(g), d.blocks);
         Inode { ino, d, inline, stored_blocks: blocks, changed: false, raw }
+    }
+
+    /// Its identity.
+    pub(super) fn id(&self) -> FileId {
+        FileId { ino: self.ino, generation: self.d.generation }
     }
 
     /// The bytes it was read from.

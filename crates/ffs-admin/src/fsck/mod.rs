@@ -19,6 +19,7 @@
 //! | `dirblk`, `directory`, `dircheck`, `dupnames`, `exchange` | directories |
 //! | `alloc`, `lostfound`, `snapshots`, `root`, `erase` | repairs |
 //! | `describe`, `paths`, `nametable` | the inode attributes and paths in findings |
+//! | `background`, `corrections`, `correct` | the check of a snapshot of a mounted volume |
 //! | `progress` | progress reports |
 //!
 //! **Invariants.**
@@ -40,10 +41,13 @@
 //! References: spec/fsck-and-crash.md part I.
 
 mod alloc;
+mod background;
 mod bitmap;
 mod blkcheck;
 mod buffered;
 mod checker;
+mod correct;
+mod corrections;
 mod describe;
 mod dirblk;
 mod dircheck;
@@ -82,6 +86,8 @@ use std::sync::Arc;
 
 use ffs_device::BlockDevice;
 
+pub use background::{CheckEnd, SnapshotCheck, check_snapshot};
+pub use corrections::{Correction, FileId};
 pub use options::{Erase, FsckOptions};
 pub use progress::Progress;
 pub use report::{

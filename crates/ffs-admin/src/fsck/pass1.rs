@@ -18,6 +18,7 @@ use ffs_ondisk::{CgNo, FileType, FragNo, Geometry, Ino, bmap, dinode};
 
 use super::blkcheck::{BlockCheck, FragCount};
 use super::checker::Checker;
+use super::corrections::Correction;
 use super::inode::Inode;
 use super::inoinfo::{InoInfo, InoStat, State};
 use super::report::{Id, Phase};
@@ -251,6 +252,7 @@ impl Checker<'_> {
             if self.should_fix(draft.before(stored).after(counted))? {
                 node.d.blocks = counted;
                 node.changed = true;
+                self.correct(Correction::AdjBlkCnt { file: node.id() });
             }
         }
         Ok(())
@@ -303,6 +305,11 @@ impl Checker<'_> {
         let message = "size beyond the end of the allocated blocks: shorten";
         let draft = Draft::benign(Id::InoEndHole, message).ino(node.ino);
         if self.should_fix(draft.before(node.d.size).after(size))? {
+            if self.in_background() {
+                // The blocks behind the new end stay used: the mount frees them.
+                self.correct(Correction::SetSize { file: node.id(), size });
+                return Ok(());
+            }
             node.d.size = size;
             node.changed = true;
             self.drop_past_end(node, Dropped::Free)?;

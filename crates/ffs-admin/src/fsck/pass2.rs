@@ -10,12 +10,15 @@
 //!
 //! References: spec/fsck-and-crash.md §3.3.
 
+use std::cell::RefCell;
+
 use ffs_ondisk::Ino;
 use ffs_ondisk::dir::{self, DT_WHT, Record};
 use ffs_ondisk::geometry::DIRBLKSIZ;
 
 use super::buffered::Class;
 use super::checker::Checker;
+use super::corrections::Correction;
 use super::dirblk::{Entry, leading_dots, new_dirblk, remove_record, second_record, zero_unused};
 use super::dircheck::DirScan;
 use super::directory::DataBlock;
@@ -331,10 +334,20 @@ impl Checker<'_> {
             return Ok(false);
         }
         if !keep_this {
+            self.correct_second_name(child, (here, name.to_vec()), first)?;
             return Ok(true);
         }
-        if self.remove_entry(first, |e| e.ino == child.0)? {
+        let removed = RefCell::new(Vec::new());
+        let is_it = |e: &Entry| {
+            let found = e.ino == child.0;
+            if found {
+                removed.replace(e.name.clone());
+            }
+            found
+        };
+        if self.remove_entry(first, is_it)? {
             self.inodes.count(child, 1);
+            self.correct_second_name(child, (first, removed.into_inner()), here)?;
         }
         self.dirs.update(child, |d| d.parent = here);
         Ok(false)
@@ -373,6 +386,8 @@ impl Checker<'_> {
             } else if dir.parent.0 != 0 && dir.dotdot != dir.parent {
                 let draft = Draft::benign(Id::DotDotWrong, "`..` names another directory").ino(ino);
                 if self.should_fix(draft.before(dir.dotdot).after(dir.parent))? {
+                    let (id, from) = (self.file_id(ino)?, dir.dotdot);
+                    self.correct(Correction::SetDotDot { dir: id, from, to: dir.parent });
                     self.set_dotdot(ino, dir.parent)?;
                 }
             }

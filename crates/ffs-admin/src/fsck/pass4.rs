@@ -12,6 +12,7 @@
 use ffs_ondisk::{CgNo, Ino};
 
 use super::checker::Checker;
+use super::corrections::Correction;
 use super::inoinfo::{InoStat, NLINK_MAX, State};
 use super::report::{Id, Phase};
 use super::resolve::{Draft, Res};
@@ -156,6 +157,10 @@ impl Checker<'_> {
             Draft::fatal(Id::LinkLow, "link count too low")
         };
         if self.should_fix(draft.ino(ino).before(rec.nlink).after(right))? {
+            if self.in_background() {
+                let file = self.file_id(ino)?;
+                self.correct(Correction::AdjRefCnt { file, less: rec.nlink - right });
+            }
             let mut node = self.read_inode(ino)?;
             node.d.nlink = right;
             self.write_inode(&mut node)?;
@@ -169,6 +174,9 @@ impl Checker<'_> {
 
     /// Clears inode `ino`.
     fn clear(&mut self, ino: Ino, blocks: Blocks) -> Res<()> {
+        if self.in_background() {
+            return self.correct_nameless(ino, self.inodes.get(ino).nlink);
+        }
         if blocks == Blocks::Free {
             let mut node = self.read_inode(ino)?;
             self.release(&mut node)?;

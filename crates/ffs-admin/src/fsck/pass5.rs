@@ -130,7 +130,9 @@ impl Checker<'_> {
             let was = Cg::new(&g, &old).cs();
             fix |= self.should_fix(draft.place(place).before(show(&was)).after(show(&cs)))?;
         }
-        if fix {
+        if fix && self.in_background() {
+            self.correct_group(c, &old, &new);
+        } else if fix {
             self.put_group(c, &mut new)?;
         }
         Ok(cs)

@@ -167,6 +167,8 @@ type Key = (Id, Option<u32>, Option<String>, bool);
 pub(super) struct Resolver {
     mode: Mode,
     refused: BTreeSet<Key>,
+    /// The ids that can be repaired; any other finding ends the check.
+    permitted: Option<fn(Id) -> bool>,
     /// The current phase.
     pub(super) phase: Phase,
     /// No finding remains unrepaired.
@@ -182,11 +184,17 @@ impl Resolver {
         Resolver {
             mode,
             refused: BTreeSet::new(),
+            permitted: None,
             phase: Phase::Setup,
             resolved: true,
             findings: Vec::new(),
             counts: BTreeMap::new(),
         }
+    }
+
+    /// Ends the check at a finding with another id than those for which `permitted` is true.
+    pub(super) fn permit_only(&mut self, permitted: fn(Id) -> bool) {
+        self.permitted = Some(permitted);
     }
 
     pub(super) fn is_preen(&self) -> bool {
@@ -217,7 +225,8 @@ impl Resolver {
         }
         let mut finding = draft.finding;
         finding.phase = self.phase;
-        if self.is_preen() && finding.severity == Severity::Fatal {
+        let impossible = self.permitted.is_some_and(|permitted| !permitted(finding.id));
+        if impossible || (self.is_preen() && finding.severity == Severity::Fatal) {
             self.resolved = false;
             self.record(finding);
             return Err(Stop::Fatal);

@@ -148,7 +148,7 @@ const UNEXPECTED_WITH_SOFTDEP: &str = "UNEXPECTED SOFT UPDATE INCONSISTENCY; not
     No crash leaves this: examine the disk, then run ffs fsck without -p";
 
 /// Exit code and message of a check that stopped early; `fatal` is the message of a fatal finding.
-fn explain(stop: Stop, fatal: &str) -> (u8, String) {
+pub(super) fn explain(stop: Stop, fatal: &str) -> (u8, String) {
     match stop {
         Stop::Fatal => (exit::ERROR, fatal.to_owned()),
         Stop::Device(error) => (exit::ERROR, error.to_string()),
@@ -171,7 +171,7 @@ impl Checker<'_> {
     }
 
     /// One round; `true` if it completed phase 5.
-    fn run_phases_once(&mut self) -> Res<bool> {
+    pub(super) fn run_phases_once(&mut self) -> Res<bool> {
         let steps: [fn(&mut Self) -> Res<()>; 6] =
             [Self::phase0, Self::phase1, Self::phase1b, Self::phase2, Self::phase3, Self::phase4];
         for step in steps {
@@ -183,7 +183,10 @@ impl Checker<'_> {
         if self.repeating {
             return Ok(false);
         }
-        self.check_quotas()?;
+        if !self.in_background() {
+            // A mount with quotas counts the usage itself.
+            self.check_quotas()?;
+        }
         self.phase5()?;
         Ok(true)
     }

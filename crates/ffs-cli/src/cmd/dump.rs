@@ -1,6 +1,7 @@
 //! `ffs dump`.
 
 mod dumpdates;
+mod live;
 
 use std::ffi::OsString;
 use std::fs;
@@ -30,6 +31,7 @@ pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs dump -0u -f full.dump disk.img@2", "everything; the date goes to /etc/dumpdates"),
         ("ffs dump -1u -f monday.dump disk.img@2", "what has changed since"),
+        ("ffs dump -0 -L -f full.dump /mnt", "what is mounted on /mnt, while it is in use"),
         ("ffs dump -f - disk.img | ssh host 'cat > disk.dump'", "to standard output"),
         ("ffs dump -f - old.img | ffs restore -r -f - new.img:/", "to another file system"),
     ],
@@ -44,13 +46,17 @@ pub(crate) const DOC: Doc = Doc {
     usage_code: 1,
 };
 
-/// Back up a file system that is not mounted, in BSD's dump format.
+/// Back up a file system in BSD's dump format.
 ///
 /// The dump is one that FreeBSD writes: its restore and those of other systems read it. The file
-/// system must not be mounted, or only for reading. A level above 0 dumps the files that have
-/// changed since the latest dump of a lower level, and the directories that lead to them. With -u
-/// the date is recorded in a file of BSD's format, under the absolute path of the image; spaces in
-/// it are written as \040. Without such a record everything is dumped.
+/// system must not be mounted, or only for reading; or -L dumps a mounted one as it is when the
+/// dump begins. -L makes the snapshot .snap/dump_snapshot in it, and the directory .snap must
+/// exist. The snapshot loses its name at once, and is freed when the dump ends.
+///
+/// A level above 0 dumps the files that have changed since the latest dump of a lower level, and
+/// the directories that lead to them. With -u the date is recorded in a file of BSD's format, under
+/// the absolute path of the image; spaces in it are written as \040. Without such a record
+/// everything is dumped.
 ///
 /// Files with the flag nodump are left out at the level of -h and above, and so is everything below
 /// a directory with the flag. A regular FILE keeps its old content until the dump is complete. A
@@ -61,7 +67,7 @@ pub(crate) const DOC: Doc = Doc {
 pub(crate) struct Args {
     #[command(flatten)]
     level: Level,
-    /// IMAGE[@N]: a file or a block device
+    /// IMAGE[@N]: a file or a block device; with -L the directory of a mount
     #[arg(value_name = "IMAGE")]
     image: OsString,
     #[command(flatten)]
@@ -95,7 +101,7 @@ pub(crate) struct Args {
     /// Accepted: the cache has a fixed size
     #[arg(short = 'C', value_name = "MEGABYTES", value_parser = bsd::number)]
     cache: Option<u64>,
-    /// Refused: a dump of a mounted file system needs a snapshot, which ffs cannot make
+    /// Dump what is mounted on the directory IMAGE, from a snapshot that is made for it
     #[arg(short = 'L')]
     live: bool,
     #[command(flatten)]
@@ -183,11 +189,6 @@ impl Args {
         let tape = &self.tape;
         let sizes = "a dump has one volume; split(1) divides it";
         let refused = [
-            (
-                self.live,
-                "-L: a dump of a mounted file system needs a snapshot, and snapshots cannot be \
-                 made yet; unmount the file system, or mount it read-only",
-            ),
             (tape.records.is_some(), "-B: "),
             (tape.density.is_some(), "-d: "),
             (tape.feet.is_some(), "-s: "),
@@ -227,21 +228,39 @@ pub(crate) fn run(args: Args) -> Outcome {
     args.refuse()?;
     signals::listen();
     let name = show(args.image.as_bytes());
-    let opened = session::open(&args.image, false)?;
+    let (opened, source) = if args.live && Path::new(&args.image).is_dir() {
+        let (opened, image) = live::open(&args.image)?;
+        (opened, Source { image, snapshot: true })
+    } else {
+        if args.live {
+            output::note(format!("{name}: it is not mounted, so -L has no effect"));
+        }
+        let snapshot = snapshot::inside(&args.image).is_some();
+        (session::open(&args.image, false)?, Source { image: args.image.clone(), snapshot })
+    };
     let mount = MountOptions { read_only: true, ..session::offline() };
     let device = Arc::clone(&opened.device);
     let session = Session::mount(name.clone(), device, &mount, Env::system())?;
-    let result = dump(&args, &name, &*opened.device, &session);
+    let result = dump(&args, &source, &*opened.device, &session);
     session.finish_with(result)
+}
+
+/// What is dumped.
+struct Source {
+    /// The image, under which dates are recorded.
+    image: OsString,
+    /// A snapshot is dumped.
+    snapshot: bool,
 }
 
 fn dump(
     args: &Args,
-    name: &str,
+    source: &Source,
     device: &dyn ffs_device::BlockDevice,
     session: &Session,
 ) -> Outcome {
-    let key = dumpdates::key(&args.image)?;
+    let name = session.image();
+    let key = dumpdates::key(&source.image)?;
     let level = args.level.number();
     let base = match args.since {
         Some(date) => Some((date, None)),
@@ -253,7 +272,7 @@ fn dump(
     };
     let options = DumpOptions {
         level,
-        date: date(args, name, device)?,
+        date: date(source, name, device)?,
         ddate: base.map_or(0, |(date, _)| date),
         honor_level: args.honor_level,
         ntrec: args.blocksize,
@@ -281,7 +300,7 @@ fn dump(
         Some((date, None)) => format!("files that have changed since {}", ctime(date)),
         None => "no dump of a lower level: everything".to_owned(),
     });
-    let mut target = DumpFile::create(file, &args.image)?;
+    let mut target = DumpFile::create(file, &source.image)?;
     let report = bsdffs::dump::dump(device, &session.ffs, &options, target.writer(), &mut watch);
     drop(watch);
     let report = report.map_err(|error| failed(name, &error))?;
@@ -315,9 +334,9 @@ fn finish(args: &Args, name: &str, report: &DumpReport) -> Result<(), Failure> {
 
 /// The date of the dump: what changes from then on is for the next level. For a snapshot it is the
 /// moment that the snapshot shows.
-fn date(args: &Args, name: &str, device: &dyn ffs_device::BlockDevice) -> Result<i64, Failure> {
+fn date(source: &Source, name: &str, device: &dyn ffs_device::BlockDevice) -> Result<i64, Failure> {
     let date = super::build::source_date_epoch()?.unwrap_or_else(now);
-    if snapshot::inside(&args.image).is_none() {
+    if !source.snapshot {
         return Ok(date);
     }
     let volume = ffs_admin::Volume::open(device).map_err(|error| Failure::admin(name, &error))?;

@@ -1,5 +1,6 @@
 //! `ffs fsck`.
 
+mod background;
 mod question;
 
 use std::ffi::OsString;
@@ -7,13 +8,12 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
+use ffs_admin::counted;
 use ffs_admin::fsck::{
     Answers, Erase, Finding, Fsck, FsckOptions, FsckReport, JournalUse, Mode, Phase,
     Progress as At, exit,
 };
-use ffs_admin::{AdminError, Volume, counted};
 use ffs_device::Timestamp;
-use ffs_ondisk::superblock::FsFlags;
 use serde::Serialize;
 
 use super::Doc;
@@ -30,14 +30,15 @@ pub(crate) const DOC: Doc = Doc {
         ("ffs fsck -p disk.img", "repair only what a crash leaves; fast if clean"),
         ("ffs fsck -b 128 disk.img", "with the backup superblock at sector 128"),
         ("ffs fsck -n --json disk.img", "findings for programs"),
+        ("ffs fsck -B /mnt", "check a mounted volume while it is in use"),
     ],
     exit: &[
-        ("0", "consistent, or repaired completely"),
+        ("0", "consistent, or repaired completely; -F: it can be checked in the background"),
         ("1", "the command line is wrong"),
         ("3", "no superblock can be read"),
         ("4", "-F: a check in the foreground is needed"),
-        ("5", "-F: the file system has no soft updates"),
-        ("6", "-F, -B: there is no background check here"),
+        ("5", "-F, -B: the file system has no soft updates"),
+        ("6", "-F, -B: it cannot be checked in the background"),
         ("7", "-F: the file system is clean"),
         ("8", "the check failed, or -p found damage that needs a full check"),
         ("11", "newfs or growfs was interrupted: run that again; the message names it"),
@@ -49,7 +50,7 @@ pub(crate) const DOC: Doc = Doc {
     usage_code: 1,
 };
 
-/// Check and repair file systems that are not mounted.
+/// Check and repair file systems.
 ///
 /// Every finding about a file is followed by two lines that describe it: inode number, owner,
 /// group, mode, links, size, modification time and path. A path begins with `?` if only its last
@@ -64,6 +65,12 @@ pub(crate) const DOC: Doc = Doc {
 /// A volume with journaled soft updates that was not unmounted is recovered by its journal with
 /// -p, in a time that does not depend on its size. -p checks everything if the journal cannot be
 /// used, and prints the reason; -f checks everything in any case, and so does a check without -p.
+///
+/// -B checks a volume that is mounted with soft updates, while it is in use. The server of the
+/// mount checks a snapshot, and makes the corrections as operations; the command waits for the
+/// end. `ffs mount` starts such a check by itself after a crash. Of an image that is not mounted,
+/// -B mounts the volume for the check. -F decides for scripts whether a volume can be mounted at
+/// once and checked with -B (0), or has to be checked first.
 ///
 /// On a terminal a bar shows the progress of the phase. SIGUSR1 prints the progress in one line.
 #[derive(clap::Args)]
@@ -116,7 +123,7 @@ pub(crate) struct Args {
     /// Only decide whether it can be checked in the background
     #[arg(short = 'F')]
     decide: bool,
-    /// Check in the background; nothing is done here
+    /// Check a mounted volume, given by its directory, while it is in use
     #[arg(short = 'B')]
     background: bool,
     /// Count the findings by kind
@@ -149,8 +156,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     signals::listen_for_status();
     for image in &args.images {
         let name = show(image.as_bytes());
-        let code = if args.decide || args.background {
-            decide(&args, image)
+        let code = if args.decide {
+            background::decide(image)
+        } else if args.background {
+            background::check(image, args.force, args.max_memory)
         } else {
             check(&args, image, &name).and_then(|report| {
                 let code = report.exit_code;
@@ -175,30 +184,6 @@ pub(crate) fn run(args: Args) -> Outcome {
         output::json(&reports)?;
     }
     Ok(worst)
-}
-
-/// The exit code of `-F` and `-B`.
-fn decide(args: &Args, image: &OsString) -> Result<u8, Failure> {
-    if args.background {
-        output::note("there is no background check; run fsck on the unmounted image");
-        return Ok(6);
-    }
-    let opened = session::open(image, false).map_err(|failure| failure.code(exit::ERROR))?;
-    let volume = match Volume::open(&*opened.device) {
-        Ok(volume) => volume,
-        Err(AdminError::Device(error)) => return Err(Failure::plain(error).code(exit::ERROR)),
-        Err(_) => return Ok(exit::SUPERBLOCK),
-    };
-    let flags = volume.sb.flags();
-    Ok(if volume.sb.is_clean() {
-        7
-    } else if flags.intersects(FsFlags::NEEDSFSCK | FsFlags::SUJ | FsFlags::GJOURNAL) {
-        4
-    } else if !flags.contains(FsFlags::DOSOFTDEP) {
-        5
-    } else {
-        6
-    })
 }
 
 fn check(args: &Args, image: &OsString, name: &str) -> Result<FsckReport, Failure> {

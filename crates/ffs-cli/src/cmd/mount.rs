@@ -10,7 +10,7 @@ use ffs_fuse::{MountError, MountRequest, mount_daemon, mount_foreground, parse_o
 use super::Doc;
 use crate::fail::{Failure, Outcome, show};
 use crate::session::snapshot;
-use crate::{log, output, session};
+use crate::{bgfsck, log, output, session};
 
 /// mount(8): failure.
 const FAILED: u8 = MountError::EXIT_CODE as u8;
@@ -112,7 +112,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         session::recover(&name, &opened.device);
     }
     let open = session::open_to_mount;
-    let request = MountRequest { options, open, ..MountRequest::new(image.clone(), dir) };
+    let check = Some(bgfsck::of_mount as _);
+    let request = MountRequest { options, open, check, ..MountRequest::new(image.clone(), dir) };
     let print_notes = |mounted: &ffs_fuse::Mounted| {
         for note in &mounted.notes {
             output::note(format!("{name}: {note}"));

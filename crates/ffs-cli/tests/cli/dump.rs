@@ -158,11 +158,66 @@ fn names_are_listed_and_selected() {
 }
 
 #[test]
+fn a_mounted_file_system_is_dumped_from_a_snapshot() {
+    let d = Dir::new();
+    let Some(image) = crate::mount::mounted(&d, "rw") else { return };
+    let (at, dates) = (d.str("mnt"), d.str("dates"));
+    let dir = d.path("mnt");
+    fs::write(dir.join("kept"), pattern(200_000, 5)).unwrap();
+    fs::create_dir(dir.join("sub")).unwrap();
+    fs::write(dir.join("sub/file"), b"then").unwrap();
+    let (full, next) = (d.str("full"), d.str("next"));
+    let dump = |level: &str, file: &str| run(&["dump", level, "-L", "-D", &dates, "-f", file, &at]);
+    // A program writes while the dump is made.
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let first = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..u32::MAX {
+                if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+                fs::write(dir.join("busy"), vec![n as u8; 20_000]).unwrap();
+            }
+        });
+        let first = dump("-0u", &full);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        first
+    });
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    fs::write(dir.join("sub/file"), b"now").unwrap();
+    let second = dump("-1u", &next);
+    let left = fs::read_dir(dir.join(".snap")).unwrap().count();
+    fs::remove_dir(dir.join(".snap")).unwrap();
+    let without = run(&["dump", "-L", "-f", &full, &at]);
+    ok(&["umount", &at]);
+    assert!(first.status.success(), "{}", text(&first));
+    assert!(second.status.success(), "{}", text(&second));
+    assert!(text(&without).contains("mkdir -m 770"), "{}", text(&without));
+    assert_eq!(left, 0, "the snapshot has no name");
+    fsck_clean(Path::new(&image));
+    assert!(ok(&["snapshot", "list", &image]).lines().count() <= 1);
+    let recorded = fs::read_to_string(&dates).unwrap();
+    let path = fs::canonicalize(&image).unwrap();
+    assert!(recorded.lines().count() == 2, "{recorded}");
+    assert!(recorded.lines().all(|l| l.starts_with(path.to_str().unwrap())), "{recorded}");
+    fs::create_dir(d.path("out")).unwrap();
+    for file in [&full, &next] {
+        ok(&["restore", "-r", "-f", file, &d.str("out")]);
+    }
+    assert!(fs::read(d.path("out/kept")).unwrap() == pattern(200_000, 5));
+    assert_eq!(fs::read(d.path("out/sub/file")).unwrap(), b"now");
+    // Of a file system that is not mounted, -L changes nothing.
+    let unmounted = run(&["dump", "-L", "-f", &full, &image]);
+    assert!(unmounted.status.success(), "{}", text(&unmounted));
+    assert!(text(&unmounted).contains("no effect"), "{}", text(&unmounted));
+}
+
+#[test]
 fn options_that_cannot_be_honoured_are_refused_with_a_reason() {
     let d = Dir::new();
     let image = d.image("a.img", "16m", &[]);
     let dump = d.str("a.dump");
-    fails(&["dump", "-L", "-f", &dump, &image], 1, "needs a snapshot");
+    fails(&["dump", "-L", "-f", &dump, &d.str("")], 1, "nothing is mounted");
     fails(&["dump", "-B", "100", "-f", &dump, &image], 1, "one volume");
     fails(&["dump", "-P", "cat", "-f", &dump, &image], 1, "-f - and a pipe");
     fails(&["dump", &image], 1, "give -f FILE");

@@ -4,7 +4,7 @@ use crate::common::{Dir, assert_same, fails, fsck_clean, is_root, make_tree, ok,
 use std::fs;
 use std::path::Path;
 
-fn fuse() -> bool {
+pub(crate) fn fuse() -> bool {
     let possible = is_root() && Path::new("/dev/fuse").exists();
     if !possible {
         println!("skipped: mounting needs root and /dev/fuse");

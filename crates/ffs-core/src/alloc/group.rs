@@ -80,7 +80,7 @@ impl Alloc {
                 return Err(e.clone().into());
             }
         }
-        let checked = check_in(self.g(), c, block, self.torn);
+        let checked = check_in(self.g(), c, block, self.torn());
         let mut sum = self.sum.lock();
         match checked {
             Ok(found) => {

@@ -67,7 +67,7 @@ impl Alloc {
     pub(crate) fn mark_used_on_device(&self, c: CgNo, blocks: &[FragNo]) -> Result<()> {
         let buf = self.read_group(c)?;
         self.cache.patch_device(&buf, |bytes| {
-            check_in(self.g(), c, bytes, self.torn)?;
+            check_in(self.g(), c, bytes, self.torn())?;
             let mut e = GroupEdit::new(self, c, bytes);
             let marked = blocks.iter().filter(|at| e.fill_block(self.g().dtogd(**at))).count();
             e.finish_copy();

@@ -10,6 +10,7 @@
 //! | [`blkpref`] | the preferred location of a block |
 //! | [`blocks`], [`frags`], [`free`] | blocks: allocating, growing, freeing |
 //! | [`image`] | groups as a snapshot shows them |
+//! | [`lost`] | corrections by a check of a snapshot |
 //! | [`mapsearch`], [`clusters`] | free runs of fragments and of blocks |
 //!
 //! # Invariants
@@ -37,6 +38,7 @@ mod group;
 mod hashalloc;
 mod image;
 mod inodes;
+mod lost;
 mod mapsearch;
 mod params;
 mod summary;
@@ -54,6 +56,7 @@ use crate::tunables::Tunables;
 use ffs_device::clock::SplitMix64;
 use ffs_ondisk::{Csum, FragNo, Geometry, Ino, Lbn};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering as Atomic};
 use summary::Summary;
 
 /// The target of this module's log events.
@@ -109,7 +112,8 @@ pub(crate) struct Alloc {
     /// Generation numbers and random placement.
     pub(crate) rng: SplitMix64,
     params: AllocParams,
-    torn: Torn,
+    /// See [`Torn::Possible`].
+    torn: AtomicBool,
     sum: Mutex<Summary>,
 }
 
@@ -124,12 +128,21 @@ impl Alloc {
         cs: Vec<Csum>,
     ) -> Alloc {
         let sum = Mutex::new(Summary::new(&cache.g, cs, params.optim));
-        Alloc { cache, ordering, tunables, rng, params, torn: Torn::Never, sum }
+        Alloc { cache, ordering, tunables, rng, params, torn: AtomicBool::new(false), sum }
     }
 
     /// The allocator, for a volume whose groups a crash may have torn.
     pub(crate) fn with_torn_groups(self, torn: Torn) -> Alloc {
-        Alloc { torn, ..self }
+        Alloc { torn: AtomicBool::new(torn == Torn::Possible), ..self }
+    }
+
+    /// Every group was checked and written: a wrong check hash is damage from now on.
+    pub(crate) fn end_torn_groups(&self) {
+        self.torn.store(false, Atomic::Relaxed);
+    }
+
+    fn torn(&self) -> Torn {
+        if self.torn.load(Atomic::Relaxed) { Torn::Possible } else { Torn::Never }
     }
 
     /// The volume's geometry.

@@ -250,7 +250,7 @@ impl<'a> InodeView<'a> {
 
 impl InodeData {
     /// Whether this is a snapshot of the volume.
-    pub(super) fn is_snapshot(&self) -> bool {
+    pub(crate) fn is_snapshot(&self) -> bool {
         self.d.flags.contains(FileFlags::SF_SNAPSHOT)
     }
 

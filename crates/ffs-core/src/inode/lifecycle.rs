@@ -68,7 +68,7 @@ impl InodeTable {
                 Ok(ino) => ino,
                 Err(e) => return Err(in_use.unwrap_or(e)),
             };
-            match self.last_dinode(ino) {
+            match self.stored(ino) {
                 Ok(old) if old.mode == 0 => return Ok((ino, old.generation)),
                 Ok(old) => {
                     let (s, found) = (Structure::Inode, format!("{:#o}", old.mode));
@@ -85,8 +85,11 @@ impl InodeTable {
         Err(in_use.unwrap_or(Error::NoInodes))
     }
 
-    /// The inode as its block has it, unchecked.
-    fn last_dinode(&self, ino: Ino) -> Result<Dinode> {
+    /// The inode as the buffer of its block has it, unchecked.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn stored(&self, ino: Ino) -> Result<Dinode> {
         let block = self.ump.inode_block(ino)?;
         let block = block.read();
         let bytes = block.bytes.get(self.g().ino_to_fsbo(ino)..).unwrap_or(&[]);

@@ -101,6 +101,11 @@ impl<'a> LockedInode<'a> {
         drop(self.ump.charge_quota(ids, more, Limits::Ignored));
     }
 
+    /// Sets `di_blocks` to the number that the blocks of the file were counted to be.
+    pub(crate) fn correct_blocks(&mut self, blocks: u64) {
+        self.set_blocks(blocks);
+    }
+
     /// Releases what a file used that is about to be freed.
     pub(super) fn release_quota(&mut self) {
         self.set_blocks(0);

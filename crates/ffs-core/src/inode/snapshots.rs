@@ -15,7 +15,20 @@ use crate::ordering::{FragRun, InodeChange};
 use crate::snapshot::Excluded;
 use ffs_ondisk::bmap::pointer;
 use ffs_ondisk::snapshot::is_snapshot;
-use ffs_ondisk::{FileFlags, Lbn, Structure};
+use ffs_ondisk::{FileFlags, Geometry, Lbn, Structure};
+
+/// What is called with the runs of a file.
+struct Runs<F> {
+    each: F,
+    /// A file has no more runs than the volume has blocks, unless its pointers form a cycle.
+    left: u64,
+}
+
+impl<F: FnMut(FragRun)> Runs<F> {
+    fn new(g: &Geometry, each: F) -> Runs<F> {
+        Runs { each, left: g.size }
+    }
+}
 
 impl<'a> InodeView<'a> {
     /// Reads from block `lbn` of a snapshot. The block may be a live block of the volume, so it is
@@ -46,49 +59,67 @@ impl<'a> InodeView<'a> {
         }
     }
 
-    /// The runs of the extended attributes.
-    ///
-    /// # Errors
-    /// [`Error::Format`] for an invalid pointer.
-    fn ext_runs(self) -> Result<Vec<FragRun>> {
-        let (g, mut runs) = (self.g(), Vec::new());
-        for (i, raw) in (0..).zip(self.data.d.extb) {
-            let frags = self.data.d.ext_frags(g, i);
-            if frags > 0 {
-                self.push_run(&mut runs, raw, frags, Structure::Inode)?;
-            }
-        }
-        Ok(runs)
-    }
-
-    /// The runs of content and indirect blocks.
+    /// The sectors of the blocks that the file has.
     ///
     /// # Errors
     /// [`Error::Format`] for an invalid pointer; the device's.
-    fn content_runs(self) -> Result<Vec<FragRun>> {
-        let (g, mut runs) = (self.g(), Vec::new());
+    pub(crate) fn count_blocks(self) -> Result<u64> {
+        let mut frags = 0;
+        self.ext_runs(&mut Runs::new(self.g(), |run| frags += u64::from(run.frags)))?;
+        self.content_runs(&mut Runs::new(self.g(), |run| frags += u64::from(run.frags)))?;
+        Ok(self.g().frags_to_sectors(frags))
+    }
+
+    /// Calls `runs` with the runs of the extended attributes.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for an invalid pointer.
+    fn ext_runs(self, runs: &mut Runs<impl FnMut(FragRun)>) -> Result<()> {
+        let g = self.g();
+        for (i, raw) in (0..).zip(self.data.d.extb) {
+            let frags = self.data.d.ext_frags(g, i);
+            if frags > 0 {
+                self.note_run(runs, raw, frags, Structure::Inode)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `runs` with the runs of content and indirect blocks.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for an invalid pointer; the device's.
+    fn content_runs(self, runs: &mut Runs<impl FnMut(FragRun)>) -> Result<()> {
+        let g = self.g();
         if !self.data.d.has_pointers(g) {
-            return Ok(runs);
+            return Ok(());
         }
         for (lbn, raw) in (0..).map(Lbn).zip(self.data.d.db) {
             let frags = g.blksize(self.data.d.size, lbn) / g.fsize;
-            self.push_run(&mut runs, raw, frags.max(1), Structure::Inode)?;
+            self.note_run(runs, raw, frags.max(1), Structure::Inode)?;
         }
         for (root, raw) in self.data.d.ib.into_iter().enumerate() {
-            self.push_tree(&mut runs, Node::root(g, root), raw)?;
+            self.note_tree(runs, Node::root(g, root), raw)?;
         }
-        Ok(runs)
+        Ok(())
     }
 
-    fn push_run(self, runs: &mut Vec<FragRun>, raw: i64, frags: u32, s: Structure) -> Result<()> {
-        let at = self.g().check_run(raw, frags, s, place(self.ip.ino))?;
-        runs.extend(at.map(|at| FragRun { at, frags }));
-        // A file has no more runs than the volume has blocks, unless its pointers form a cycle.
-        if runs.len() as u64 > self.g().size { Err(self.bad_size()) } else { Ok(()) }
+    fn note_run(
+        self,
+        runs: &mut Runs<impl FnMut(FragRun)>,
+        raw: i64,
+        frags: u32,
+        s: Structure,
+    ) -> Result<()> {
+        if let Some(at) = self.g().check_run(raw, frags, s, place(self.ip.ino))? {
+            (runs.each)(FragRun { at, frags });
+            runs.left = runs.left.checked_sub(1).ok_or_else(|| self.bad_size())?;
+        }
+        Ok(())
     }
 
-    fn push_tree(self, runs: &mut Vec<FragRun>, node: Node, raw: i64) -> Result<()> {
-        self.push_run(runs, raw, self.g().frag, Structure::IndirectBlock)?;
+    fn note_tree(self, runs: &mut Runs<impl FnMut(FragRun)>, node: Node, raw: i64) -> Result<()> {
+        self.note_run(runs, raw, self.g().frag, Structure::IndirectBlock)?;
         if raw == 0 || node.level == 0 {
             return Ok(());
         }
@@ -98,7 +129,7 @@ impl<'a> InodeView<'a> {
             (0..self.g().nindir as usize).map(|k| pointer(self.g(), &buf.bytes, k)).collect()
         };
         for (k, raw) in below.into_iter().enumerate().filter(|(_, raw)| *raw != 0) {
-            self.push_tree(runs, node.child(self.g(), k), raw)?;
+            self.note_tree(runs, node.child(self.g(), k), raw)?;
         }
         Ok(())
     }
@@ -151,9 +182,10 @@ impl InodeTable {
             let data = ip.read();
             excluded.unlinked.push((ip.ino, data.d.is_dir()));
             let view = InodeView::new(&self.ump, &ip, &data);
-            excluded.runs.extend(view.ext_runs()?);
+            let mut runs = Runs::new(self.g(), |run| excluded.runs.push(run));
+            view.ext_runs(&mut runs)?;
             if !data.is_snapshot() {
-                excluded.runs.extend(view.content_runs()?);
+                view.content_runs(&mut runs)?;
             }
         }
         Ok(excluded)
@@ -167,7 +199,7 @@ impl InodeTable {
     pub(crate) fn store_snapshot_growth(&self) -> Result<bool> {
         let (grown, mut result) = (self.ump.snapshots.take_growth(), Ok(()));
         for &(ino, sectors) in &grown {
-            let stored = match self.get_snapshot(ino) {
+            let stored = match self.get_unlinked(ino) {
                 Ok(ip) => {
                     let mut file = ip.lock(&self.ump);
                     // It may have been freed, and its number given to another file.

@@ -111,11 +111,12 @@ impl InodeTable {
         self.load(ino, Unlinked::Refuse)
     }
 
-    /// As [`InodeTable::get`], also for a file without links: a snapshot that is being removed.
+    /// As [`InodeTable::get`], also for a file without links: a snapshot that is being removed, or
+    /// a file that a crash left.
     ///
     /// # Errors
     /// As [`InodeTable::get`].
-    pub(crate) fn get_snapshot(&self, ino: Ino) -> Result<Arc<Inode>> {
+    pub(crate) fn get_unlinked(&self, ino: Ino) -> Result<Arc<Inode>> {
         self.load(ino, Unlinked::Accept)
     }
 
@@ -159,6 +160,11 @@ impl InodeTable {
         let ip = st.make(ino, d);
         self.insert(st, &ip);
         Ok(ip)
+    }
+
+    /// Whether the inode is in memory.
+    pub(crate) fn is_loaded(&self, ino: Ino) -> bool {
+        self.in_table(ino).is_some()
     }
 
     /// The inode if it is in memory.

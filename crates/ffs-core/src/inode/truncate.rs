@@ -72,6 +72,21 @@ impl<'a> LockedInode<'a> {
         self.unmap(&plan, Vec::new(), |inode| inode.d.size = new_size)
     }
 
+    /// Clears pointers beyond the size, which a crash may leave in a directory, and frees their
+    /// blocks. The count of the blocks is then that of the pointers.
+    ///
+    /// # Errors
+    /// [`Error::Format`]; the device's.
+    pub(crate) fn drop_past_end(&mut self) -> Result<()> {
+        let first = Lbn(self.data.d.size.div_ceil(self.g().bsize.into()));
+        let plan = self.view().plan_unmap(first, Lbn(u64::MAX - 1))?;
+        self.data.cluster.len = 0;
+        self.unmap(&plan, Vec::new(), |_| ())?;
+        let blocks = self.view().count_blocks()?;
+        self.set_blocks(blocks);
+        self.update(InodeChange::Attr)
+    }
+
     fn shrink_short_link(&mut self, new_size: u64) -> Result<()> {
         if self.data.d.is_short_symlink(self.g()) {
             self.data.d.short = ShortLink::new(self.data.d.short.text(new_size));

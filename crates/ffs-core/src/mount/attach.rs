@@ -1,5 +1,6 @@
 //! Mounting: find the superblock, decide whether the volume may be written, and build the modules.
 
+use super::bgfsck::CheckState;
 use super::policy::{Verdict, judge, may_be_torn};
 use super::superblock::Summaries;
 use super::{Env, Ffs, LOG, Mount, State};
@@ -21,6 +22,7 @@ use ffs_ondisk::sbsearch::{Found, SearchError};
 use ffs_ondisk::superblock::FsFlags;
 use ffs_ondisk::{Cg, CgNo, Csum, FileType, Format, Geometry, Ino, Place, Structure, cg};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use tracing::info;
 
 /// Number of groups whose counts are compared with the summary area.
@@ -113,16 +115,13 @@ pub(crate) fn attach(
         Verdict::Doubtful(_) if opts.force => (true, None),
         Verdict::Doubtful(why) | Verdict::ReadOnly(why) => (false, Some(why)),
     };
-    let unchecked = match verdict {
-        Verdict::Unchecked(why) => Some(why),
-        Verdict::Writable | Verdict::Doubtful(_) | Verdict::ReadOnly(_) => None,
-    };
+    let unchecked = verdict.unchecked();
     let torn = if may_be_torn(&found) { Torn::Possible } else { Torn::Never };
-    let groups = if writable && verdict != Verdict::Writable {
+    let (groups, stale_groups) = if writable && verdict != Verdict::Writable {
         // After a crash the summary area may be older than the groups.
         count_groups(&g, &*dev, torn)?
     } else {
-        summaries
+        (summaries, Vec::new())
     };
     let policy = resolve(opts.ordering, flags_in_force(&found, verdict));
     let mode = given.unwrap_or_else(|| ordering_mode(policy, &g, env.secret));
@@ -153,7 +152,8 @@ pub(crate) fn attach(
         replace_order: opts.replace_order,
         acls,
         nfs4_acls,
-        unchecked: verdict != Verdict::Writable,
+        unchecked: AtomicBool::new(verdict != Verdict::Writable),
+        check: CheckState::new(stale_groups),
         snapshot_lock: Mutex::new(()),
         mount_lock: RwLock::new(()),
         quota_files: Mutex::default(),
@@ -260,14 +260,21 @@ fn summaries_agree(g: &Geometry, dev: &dyn BlockDevice, summaries: &[Csum]) -> R
     Ok(true)
 }
 
-/// The counts of all groups, computed from their maps. Those of a damaged group are zero, so that
-/// nothing is allocated in it.
-fn count_groups(g: &Geometry, dev: &dyn BlockDevice, torn: Torn) -> Result<Vec<Csum>> {
-    let count = |c| {
-        let mut block = read_group(g, dev, CgNo(c))?;
-        Ok(check_in(g, CgNo(c), &mut block, torn).unwrap_or_default())
-    };
-    (0..g.ncg).map(count).collect()
+/// The counts of all groups, computed from their maps, and the groups whose blocks on the device
+/// have other counts or a wrong check hash. The counts of a damaged group are zero, so that nothing
+/// is allocated in it.
+fn count_groups(g: &Geometry, dev: &dyn BlockDevice, torn: Torn) -> Result<(Vec<Csum>, Vec<CgNo>)> {
+    let (mut counts, mut stale) = (Vec::with_capacity(g.ncg as usize), Vec::new());
+    for c in (0..g.ncg).map(CgNo) {
+        let found = read_group(g, dev, c)?;
+        let mut block = found.clone();
+        let checked = check_in(g, c, &mut block, torn);
+        if checked.is_ok() && (block != found || !cg::hash_ok(g, &found)) {
+            stale.push(c);
+        }
+        counts.push(checked.unwrap_or_default());
+    }
+    Ok((counts, stale))
 }
 
 /// The block of group `c`.

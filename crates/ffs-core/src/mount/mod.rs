@@ -20,6 +20,7 @@
 //! References: `spec/on-disk-format.md` §3.3, §3.4, §6; `spec/soft-updates.md` §9.3, §13.
 
 mod attach;
+mod bgfsck;
 mod policy;
 mod quota;
 mod snapshots;
@@ -35,10 +36,13 @@ use crate::syncer::Syncer;
 use crate::types::StatFs;
 use crate::ufsmount::UfsMount;
 pub(crate) use attach::{Recovery, attach};
+use bgfsck::CheckState;
+pub use bgfsck::{CheckNeed, CheckProgress};
 use ffs_device::clock::{Clock, Rng, SplitMix64, SystemClock};
 use ffs_ondisk::{FragNo, Geometry};
 pub use snapshots::SnapshotStats;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use superblock::Summaries;
 pub use sysctl::{Nature, Sysctl};
 use tracing::{error, info};
@@ -115,7 +119,9 @@ pub(crate) struct Mount {
     pub(crate) nfs4_acls: bool,
     /// The volume was not unmounted cleanly, and was not checked since; or a mount with `force`
     /// ignores what makes it doubtful.
-    pub(crate) unchecked: bool,
+    unchecked: AtomicBool,
+    /// The check of a snapshot of the mounted volume.
+    check: CheckState,
     /// Names and attributes are durable when an operation returns.
     pub(crate) stable: bool,
     /// Held while a snapshot is made, and while the mount changes its state. Before `mount_lock`.
@@ -149,6 +155,11 @@ impl Mount {
             return Err(Error::ReadOnly(""));
         }
         Ok(mount_lock)
+    }
+
+    /// Whether the volume was not unmounted cleanly, and was not checked since.
+    pub(crate) fn is_unchecked(&self) -> bool {
+        self.unchecked.load(Ordering::Relaxed)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -32,6 +32,16 @@ pub(super) enum Verdict {
     ReadOnly(&'static str),
 }
 
+impl Verdict {
+    /// Why a check may find lost space on a volume that is mounted read-write nevertheless.
+    pub(super) fn unchecked(self) -> Option<&'static str> {
+        match self {
+            Verdict::Unchecked(why) => Some(why),
+            Verdict::Writable | Verdict::Doubtful(_) | Verdict::ReadOnly(_) => None,
+        }
+    }
+}
+
 /// Decides how the volume with the superblock `found` may be mounted.
 pub(super) fn judge(found: &Found) -> Verdict {
     let (sb, f) = (&found.sb, &found.sb.f);

@@ -60,7 +60,7 @@ impl Mount {
         if snapshots.has(ino) {
             return Ok(());
         }
-        let ip = match self.table.get_snapshot(ino) {
+        let ip = match self.table.get_unlinked(ino) {
             Ok(ip) => ip,
             // Listed, but free: a crash interrupted its creation or removal.
             Err(Error::Stale) => return Ok(()),
@@ -102,7 +102,7 @@ impl Mount {
     /// Frees the snapshots that have no name, after a mount: a crash interrupted their removal.
     pub(super) fn free_unnamed_snapshots(&self) {
         for ino in self.ump.snapshots.all() {
-            let freed = self.table.get_snapshot(ino).and_then(|ip| {
+            let freed = self.table.get_unlinked(ino).and_then(|ip| {
                 let unnamed = ip.read().d.nlink == 0;
                 if unnamed { self.table.inactive(&ip) } else { Ok(()) }
             });

@@ -93,6 +93,31 @@ impl Summaries {
         self.sb.set_flags(self.flags_when_unsound);
     }
 
+    /// Records that a check of a snapshot found the volume sound, or corrected it.
+    pub(super) fn mark_checked(&mut self) {
+        if !self.was_sound {
+            self.was_sound = true;
+            self.flags_when_unsound -= FsFlags::UNCLEAN;
+            self.flags_when_clean = self.flags_when_unsound.permanent();
+            self.sb.set_flags(self.sb.flags() - FsFlags::UNCLEAN);
+        }
+    }
+
+    /// Whether the superblock has this flag now.
+    pub(super) fn has(&self, flag: FsFlags) -> bool {
+        self.sb.flags().contains(flag)
+    }
+
+    /// Whether the ordering mode is soft updates.
+    pub(super) fn keeps_softdep(&self) -> bool {
+        self.keeps_softdep
+    }
+
+    /// Whether the volume may be marked clean at the end of the mount.
+    pub(super) fn is_sound(&self) -> bool {
+        self.was_sound
+    }
+
     /// Copies the counts of the allocator.
     pub(super) fn collect(&mut self, alloc: &Alloc, now: i64) {
         self.groups = alloc.group_sums();

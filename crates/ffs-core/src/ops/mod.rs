@@ -9,6 +9,7 @@
 //! | `remove` | unlink, rmdir |
 //! | `rename` | rename in all its modes |
 //! | `snapshot` | making snapshots |
+//! | `bgfsck` | checking a snapshot of the mounted volume |
 //! | `files` | reading, writing, space of file content |
 //! | `attrs` | attributes and access |
 //! | `xattrs` | extended attributes |
@@ -38,6 +39,7 @@
 
 pub mod acl;
 mod attrs;
+mod bgfsck;
 mod cached;
 mod files;
 mod listing;
@@ -53,6 +55,7 @@ mod vfsops;
 mod vnode;
 mod xattrs;
 
+pub use bgfsck::{Adjusted, BackgroundCheck, SecondName};
 pub use vnode::Vnode;
 
 use crate::alloc::Reserve;

@@ -123,7 +123,7 @@ impl Mount {
     pub(super) fn check_removable(&self, d: Dir<'_>, victim: Dir<'_>) -> Result<()> {
         // On an unchecked volume `..` of a moved directory may still name its old parent after a
         // crash.
-        let above = if self.unchecked { self.parent_of(victim)? } else { d.ip.ino };
+        let above = if self.is_unchecked() { self.parent_of(victim)? } else { d.ip.ino };
         if !dir::is_empty(victim, above)? {
             return Err(Error::NotEmpty);
         }
@@ -160,7 +160,7 @@ impl Mount {
     /// crash may have interrupted a rename. Such a directory only loses a name; `fsck` lowers a
     /// link count that stays too high.
     pub(super) fn may_have_second_name(&self, data: &InodeData) -> bool {
-        self.unchecked && data.d.nlink > 2
+        self.is_unchecked() && data.d.nlink > 2
     }
 
     /// Updates a directory that lost its name. Its blocks are freed when its last use ends.

@@ -415,7 +415,7 @@ impl<'a> Renaming<'a> {
         let (old, new) = (self.req.from.dir.ino, self.req.to.dir.ino);
         let arrives = self.changes_parent(&self.src);
         if arrives {
-            redirect_dotdot(self.mp, &mut self.src, new)?;
+            redirect_dotdot(self.mp, &mut self.src.file, new)?;
         }
         let (name, old_entry) = (self.req.from.name, self.src.entry);
         let removed_name = self.src.moved_from(arrives.then_some(old));
@@ -435,7 +435,7 @@ impl<'a> Renaming<'a> {
         };
         done.inspect_err(|_| {
             if arrives {
-                drop(redirect_dotdot(self.mp, &mut self.src, old));
+                drop(redirect_dotdot(self.mp, &mut self.src.file, old));
             }
         })
     }
@@ -480,10 +480,9 @@ fn notify_link_restored(file: &mut LockedInode<'_>) {
     drop(file.update(InodeChange::NlinkInc));
 }
 
-/// Sets `..` of the moved directory to `parent`.
-fn redirect_dotdot(mp: &Mount, moved: &mut Moved<'_>, parent: Ino) -> Result<()> {
-    mp.table.names().purge(moved.ip);
-    let body = &mut moved.file;
+/// Sets `..` of the directory `body` to `parent`.
+pub(super) fn redirect_dotdot(mp: &Mount, body: &mut LockedInode<'_>, parent: Ino) -> Result<()> {
+    mp.table.names().purge(body.ip);
     let Some(e) = dir::find(body.view(), b"..")? else {
         let (s, place) = (Structure::Directory, Place::Inode(body.ip.ino));
         return Err(mp.damaged(Error::corrupt(s, place, "'..'", "absent", "present")));

@@ -2,28 +2,20 @@
 
 use super::Server;
 use crate::wire::reply::WireAttr;
-use crate::wire::{Entry, Errno, ROOT, Reply, Request};
+use crate::wire::{Entry, Errno, ROOT, Reply, Request, node_of};
 use ffs_core::{Access, Attr, DeviceNumber, FileType, Ino, Timespec};
-
-/// The root's inode number.
-const ROOT_INO: u32 = 2;
-
-/// The kernel's node number of the file `ino`.
-pub(super) fn node_of(ino: Ino) -> u64 {
-    if ino.0 == ROOT_INO { ROOT } else { u64::from(ino.0) }
-}
 
 /// The inode number of `node`.
 pub(super) fn ino_of(node: u64) -> Result<Ino, Errno> {
     match node {
-        ROOT => Ok(Ino(ROOT_INO)),
+        ROOT => Ok(Ino::ROOT),
         n => u32::try_from(n).map(Ino).map_err(|_| Errno::STALE),
     }
 }
 
 /// As [`ino_of`], for the log.
 pub(crate) fn inode_number(node: u64) -> u64 {
-    if node == ROOT { u64::from(ROOT_INO) } else { node }
+    if node == ROOT { u64::from(Ino::ROOT.0) } else { node }
 }
 
 /// The type bits of a mode.

@@ -9,6 +9,9 @@
 //! | `sync` | writes everything in memory before the reply | owner |
 //! | `remount ro`, `remount rw` | the server's part of `mount -o remount` | owner |
 //! | `snapshot` | makes a snapshot in the file of the ioctl, which is empty | owner |
+//! | `check`, `check force` | starts a check in the background | owner |
+//! | `check-stop` | ends it, and waits for its end | owner |
+//! | `check-status` | returns its progress or its result, see `checker` | owner |
 //! | `is-snapshot` | returns 1 if the file of the ioctl is a snapshot, else 0 | all users |
 //! | `set NAME=VALUE` | sets a switch; returns its name, its old and its new value | owner |
 //! | `list N` | returns switches, counters and gauges from the `N`th on | all users |
@@ -20,8 +23,10 @@
 //! and for `list` also `rw`, `counter` or `gauge`, the accepted values, and the meaning.
 
 use super::Server;
+use crate::checker::Checker;
 use crate::wire::{Errno, Reply, Request};
 use ffs_core::{Cred, FileFlags, Nature, Sysctl, TunableError};
+use std::sync::Arc;
 
 /// Bytes of a message.
 pub(crate) const MESSAGE: usize = 8192;
@@ -45,8 +50,18 @@ impl Server {
         let answer = match (verb, rest) {
             ("pid", "") => format!("ok {}", std::process::id()),
             ("sync", "") => done(&self.fs.sync()),
-            ("remount", "ro") => done(&self.fs.remount(true)),
-            ("remount", "rw") => done(&self.fs.remount(false)),
+            ("remount", "ro") => self.remount(true),
+            ("remount", "rw") => self.remount(false),
+            ("check", "") => self.check(|checker| checker.start(false)),
+            ("check", "force") => self.check(|checker| checker.start(true)),
+            ("check-stop", "") => self.check(|checker| {
+                checker.stop();
+                Ok(())
+            }),
+            ("check-status", "") => match self.checker.get() {
+                Some(checker) => format!("ok {}", checker.status()),
+                None => "ok none".to_owned(),
+            },
             ("snapshot", "") => self.snapshot(r, out)?,
             ("is-snapshot", "") => {
                 let flags = self.fs.getattr(&self.node(r)?).flags;
@@ -77,6 +92,31 @@ impl Server {
             }
             Err(e) => format!("error {e}"),
         })
+    }
+
+    /// Calls `call` with what checks the volume in the background.
+    fn check(
+        &self,
+        call: impl FnOnce(&Arc<Checker>) -> std::result::Result<(), &'static str>,
+    ) -> String {
+        let checker = self.checker.get().ok_or("this mount has no check in the background");
+        match checker.and_then(call) {
+            Ok(()) => "ok".to_owned(),
+            Err(why) => format!("error {why}"),
+        }
+    }
+
+    /// Changes between read-only and read-write. A check ends before, and one begins after.
+    fn remount(&self, read_only: bool) -> String {
+        let checker = self.checker.get();
+        if let Some(checker) = checker.filter(|_| read_only) {
+            checker.stop();
+        }
+        let changed = self.fs.remount(read_only);
+        if let Some(checker) = checker.filter(|_| self.options.bgfsck) {
+            checker.start_if_wanted();
+        }
+        done(&changed)
     }
 
     fn set(&self, assignment: &str) -> String {

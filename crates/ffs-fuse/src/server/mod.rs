@@ -26,9 +26,11 @@ mod quota;
 mod setattr;
 mod xattr;
 
+use crate::checker::Checker;
 use crate::wire::{Args, Entry, Errno, Features, HandedOut, Reply, Request, Timeouts, op};
 use ffs_core::{Atime, Checks, Cred, Ffs, Vnode};
 use nodes::Nodes;
+use std::sync::{Arc, OnceLock};
 
 pub(crate) use attr::inode_number;
 pub(crate) use control::{COMMAND as CONTROL, MESSAGE};
@@ -46,6 +48,8 @@ pub(crate) struct ServerOptions {
     pub(crate) atime: Atime,
     /// The user who started the server, who may control it besides root.
     pub(crate) owner: u32,
+    /// An unclean volume is checked in the background when it becomes read-write.
+    pub(crate) bgfsck: bool,
 }
 
 /// A mounted volume, with the nodes that the kernel uses.
@@ -54,6 +58,7 @@ pub(crate) struct Server {
     nodes: Nodes,
     options: ServerOptions,
     acls: bool,
+    checker: OnceLock<Arc<Checker>>,
 }
 
 impl Server {
@@ -64,7 +69,18 @@ impl Server {
     pub(crate) fn new(fs: Ffs, options: ServerOptions) -> ffs_core::Result<Server> {
         let root = fs.root()?;
         let acls = options.default_permissions && fs.acls();
-        Ok(Server { nodes: Nodes::new(root), acls, fs, options })
+        Ok(Server { nodes: Nodes::new(root), acls, fs, options, checker: OnceLock::new() })
+    }
+
+    /// The mounted volume.
+    pub(crate) fn fs(&self) -> &Ffs {
+        &self.fs
+    }
+
+    /// Sets what checks the volume in the background.
+    pub(crate) fn set_checker(&self, checker: Arc<Checker>) {
+        // It is set once, before the first request.
+        let _ = self.checker.set(checker);
     }
 
     /// The features to request from the kernel.

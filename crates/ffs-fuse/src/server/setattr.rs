@@ -1,7 +1,7 @@
 //! SETATTR: modes, owners, sizes, times.
 
 use super::{Server, attr};
-use crate::wire::{Errno, Reply, Request, fattr};
+use crate::wire::{Errno, Reply, Request, fattr, node_of};
 use ffs_core::{Checks, SetAttr, SetIdBits, SetTime, Timespec, Vnode};
 
 const SET_USER: u16 = 0o4000;
@@ -95,7 +95,7 @@ impl Server {
         let set = SetAttr { size: Some(0), set_id: set_id(kill), ..SetAttr::default() };
         self.fs.setattr(&self.cred(r), file, &set)?;
         if kills {
-            out.stale = Some(attr::node_of(file.ino()));
+            out.stale = Some(node_of(file.ino()));
         }
         Ok(())
     }

@@ -10,6 +10,8 @@
 //!
 //! **References.** `include/uapi/linux/fuse.h` of Linux 6.18; `spec/known-failures.md` §1.
 
+use ffs_core::Ino;
+
 pub(crate) mod device;
 mod errno;
 pub(crate) mod reply;
@@ -22,6 +24,11 @@ pub(crate) use request::{Args, Request};
 
 /// The kernel's number of the root node. The file system's inode number differs.
 pub(crate) const ROOT: u64 = 1;
+
+/// The kernel's node number of the file `ino`.
+pub(crate) fn node_of(ino: Ino) -> u64 {
+    if ino == Ino::ROOT { ROOT } else { u64::from(ino.0) }
+}
 
 /// The most bytes one read or write carries.
 pub(crate) const MAX_IO: usize = 1 << 20;

@@ -109,6 +109,23 @@ impl Reply {
         inval_inode(pages.node, signed(pages.offset), signed(pages.len))
     }
 
+    /// The notification that removes `name` in the directory `parent` from the kernel's cache.
+    pub(crate) fn stale_name(parent: u64, name: &[u8]) -> Vec<u8> {
+        const INVAL_ENTRY: i32 = 3;
+        let len = u32::try_from(name.len()).unwrap_or(0);
+        let mut message = Vec::with_capacity(HEADER + 17 + name.len());
+        message.extend((HEADER as u32 + 17 + len).to_ne_bytes());
+        message.extend(INVAL_ENTRY.to_ne_bytes());
+        message.extend(0u64.to_ne_bytes());
+        message.extend(parent.to_ne_bytes());
+        message.extend(len.to_ne_bytes());
+        // Flags: the name is forgotten, not deleted.
+        message.extend(0u32.to_ne_bytes());
+        message.extend(name);
+        message.push(0);
+        message
+    }
+
     /// Bytes of content so far.
     pub(crate) fn len(&self) -> usize {
         self.len - HEADER

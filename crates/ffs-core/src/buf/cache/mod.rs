@@ -278,6 +278,11 @@ impl BufCache {
         self.needs_check.store(true, Ordering::Relaxed);
     }
 
+    /// Forgets that a check is needed, because one begins. Returns whether it was.
+    pub(crate) fn take_needs_check(&self) -> bool {
+        self.needs_check.swap(false, Ordering::Relaxed)
+    }
+
     /// Whether the volume must not be marked clean before a check: metadata could not be read, a
     /// write failed, or a structure is damaged, so an operation may have left a change half done.
     pub(crate) fn needs_check(&self) -> bool {

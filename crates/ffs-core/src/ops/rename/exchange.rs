@@ -119,7 +119,7 @@ impl<'a> Renaming<'a> {
         if !arrives {
             return Ok(());
         }
-        let done = redirect_dotdot(mp, dst, Ino::ROOT);
+        let done = redirect_dotdot(mp, &mut dst.file, Ino::ROOT);
         done.inspect_err(|_| self.withdraw_aside(dst, name))
     }
 
@@ -127,7 +127,7 @@ impl<'a> Renaming<'a> {
     fn undo_move_aside(&mut self, dst: &mut Moved<'a>, name: &[u8]) {
         let p2 = self.req.to.dir.ino;
         if Self::left_by(dst, Ino::ROOT, p2).is_some() {
-            drop(redirect_dotdot(self.mp, dst, p2));
+            drop(redirect_dotdot(self.mp, &mut dst.file, p2));
         }
         self.withdraw_aside(dst, name);
     }
@@ -172,7 +172,7 @@ impl<'a> Renaming<'a> {
         if !arrives {
             return Ok(());
         }
-        let done = redirect_dotdot(mp, &mut self.src, p2);
+        let done = redirect_dotdot(mp, &mut self.src.file, p2);
         done.inspect_err(|_| self.rename_first_back(dst, e2))
     }
 
@@ -180,7 +180,7 @@ impl<'a> Renaming<'a> {
     fn unname_first(&mut self, dst: &mut Moved<'a>, e2: &Entry) {
         let (p1, p2) = (self.req.from.dir.ino, self.req.to.dir.ino);
         if Self::left_by(&self.src, p1, p2).is_some() {
-            drop(redirect_dotdot(self.mp, &mut self.src, p1));
+            drop(redirect_dotdot(self.mp, &mut self.src.file, p1));
         }
         self.rename_first_back(dst, e2);
     }
@@ -215,7 +215,7 @@ impl<'a> Renaming<'a> {
         let removed_name = self.src.moved_from(Self::left_by(&self.src, p1, p2));
         let named = dir::rewrite(self.source(), e1, new, KIND, removed_name);
         named.inspect_err(|_| uncount_subdirectory(arrives, self.source()))?;
-        let moved = if arrives { redirect_dotdot(mp, dst, p1) } else { Ok(()) };
+        let moved = if arrives { redirect_dotdot(mp, &mut dst.file, p1) } else { Ok(()) };
         let removed = moved.and_then(|()| {
             let removed = match dir::find(self.root_dir().view(), record) {
                 Ok(Some(e)) => dir::remove(self.root_dir(), &e, dst.moved_from(leaves)),
@@ -224,7 +224,7 @@ impl<'a> Renaming<'a> {
             };
             removed.inspect_err(|_| {
                 if arrives {
-                    drop(redirect_dotdot(mp, dst, Ino::ROOT));
+                    drop(redirect_dotdot(mp, &mut dst.file, Ino::ROOT));
                 }
             })
         });

@@ -167,7 +167,7 @@ impl Ffs {
             if up == Ino::ROOT {
                 // The directory is in the root. If it has no other name, the record stays its name.
                 let Some(home) = found.home() else { return Ok(()) };
-                redirect_dotdot(mp, &mut moved, home)?;
+                redirect_dotdot(mp, &mut moved.file, home)?;
             }
             dir::remove(&mut d, &e, moved.taken_back_from(None))?;
             d.note_modified();

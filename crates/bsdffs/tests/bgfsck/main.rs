@@ -1,0 +1,9 @@
+//! The check in the background corrects everything that a crash left, while the volume is in use,
+//! and loses nothing.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+mod crash;
+mod during;
+mod states;
+mod threads;
+mod world;

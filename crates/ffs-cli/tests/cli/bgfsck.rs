@@ -1,0 +1,116 @@
+//! The check of a mounted volume in the background. What mounts is skipped where FUSE is not
+//! allowed.
+
+use crate::common::{Dir, fails, fsck_clean, ok, run, text};
+use crate::fsck::{edit_inode, edit_superblock, with_file};
+use crate::mount::fuse;
+use ffs_ondisk::superblock::FsFlags;
+use std::fs;
+use std::path::Path;
+
+/// An image with a link count that is too high, as a crash leaves it.
+fn unclean(d: &Dir) -> String {
+    unclean_with(d, 3)
+}
+
+/// As [`unclean`], with this link count of a file with one name.
+fn unclean_with(d: &Dir, nlink: u16) -> String {
+    let (image, ino) = with_file(d, "a.img", &["-U"]);
+    edit_inode(&image, ino, |i| i.nlink = nlink);
+    edit_superblock(&image, |sb| sb.f.clean = 0);
+    image
+}
+
+fn code(args: &[&str]) -> Option<i32> {
+    run(args).status.code()
+}
+
+#[test]
+fn an_image_is_checked_while_it_is_mounted_for_the_check() {
+    let d = Dir::new();
+    let image = unclean(&d);
+    let output = run(&["fsck", "-B", &image]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let printed = text(&output);
+    assert!(printed.contains("LINK-HIGH") && printed.contains("1 correction"), "{printed}");
+    fsck_clean(Path::new(&image));
+    assert_eq!(code(&["fsck", "-F", &image]), Some(7));
+    assert!(text(&run(&["fsck", "-B", &image])).contains("SKIPPING"));
+    assert!(text(&run(&["fsck", "-B", "-f", &image])).contains("0 corrections"));
+}
+
+#[test]
+fn what_cannot_be_checked_in_the_background_has_its_exit_code() {
+    let d = Dir::new();
+    // A count that is too low is no trace of a crash.
+    let image = unclean_with(&d, 0);
+    fails(&["fsck", "-B", &image], 8, "full check");
+    fails(&["fsck", "-B", &image], 8, "it needs a check");
+    assert_eq!(code(&["fsck", "-F", &image]), Some(4));
+    assert_eq!(code(&["fsck", "-p", &image]), Some(8));
+    let (plain, _) = with_file(&d, "c.img", &[]);
+    fails(&["fsck", "-B", "-f", &plain], 5, "without soft updates");
+    edit_superblock(&plain, |sb| sb.set_flags(sb.flags() | FsFlags::NEEDSFSCK));
+    fails(&["fsck", "-B", &plain], 8, "it needs a check");
+    fails(&["fsck", "-B", &d.str("")], 1, "nothing is mounted");
+}
+
+#[test]
+fn a_mount_checks_an_unclean_volume_unless_that_is_forbidden() {
+    if !fuse() {
+        return;
+    }
+    let d = Dir::new();
+    let image = unclean(&d);
+    let at = d.str("mnt");
+    fs::create_dir(&at).unwrap();
+    let mount = |options: &str| run(&["mount", "-o", options, &image, &at]);
+    let mounted = mount("nobgfsck");
+    if !mounted.status.success() {
+        return println!("skipped: cannot mount: {}", text(&mounted));
+    }
+    assert!(text(&mounted).contains("mounted without a check"), "{}", text(&mounted));
+    let gauge = |name: &str| ok(&["sysctl", &at, name]).trim().to_owned();
+    let corrections = "vfs.ffs.bgfsck.corrections";
+    assert!(gauge(corrections).ends_with('0'), "{}", gauge(corrections));
+    ok(&["umount", &at]);
+    assert_eq!(code(&["fsck", "-F", &image]), Some(0), "still unclean");
+
+    let mounted = mount("rw");
+    assert!(text(&mounted).contains("checking it in the background"), "{}", text(&mounted));
+    // The mount is in use at once, and the check ends.
+    fs::write(d.path("mnt").join("new"), [7; 50_000]).unwrap();
+    let checked = run(&["fsck", "-B", &at]);
+    let seen = (gauge("vfs.ffs.bgfsck.running"), gauge(corrections));
+    ok(&["umount", &at]);
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked));
+    assert!(seen.0.ends_with('0') && seen.1.ends_with('1'), "{seen:?}");
+    fsck_clean(Path::new(&image));
+    assert_eq!(code(&["fsck", "-F", &image]), Some(7));
+    assert_eq!(ok(&["cat", &format!("{image}:/new")]).len(), 50_000);
+}
+
+#[test]
+fn a_check_ends_before_the_mount_becomes_read_only() {
+    if !fuse() {
+        return;
+    }
+    let d = Dir::new();
+    let image = unclean(&d);
+    let at = d.str("mnt");
+    fs::create_dir(&at).unwrap();
+    let mounted = run(&["mount", &image, &at]);
+    if !mounted.status.success() {
+        return println!("skipped: cannot mount: {}", text(&mounted));
+    }
+    let read_only = run(&["mount", "-u", "-o", "ro", &at]);
+    let refused = run(&["fsck", "-B", "-f", &at]);
+    let read_write = run(&["mount", "-u", "-o", "rw", &at]);
+    let checked = run(&["fsck", "-B", &at]);
+    ok(&["umount", &at]);
+    assert!(read_only.status.success(), "{}", text(&read_only));
+    assert!(text(&refused).contains("read-only"), "{}", text(&refused));
+    assert!(read_write.status.success(), "{}", text(&read_write));
+    assert!(checked.status.success(), "{}", text(&checked));
+    fsck_clean(Path::new(&image));
+}
