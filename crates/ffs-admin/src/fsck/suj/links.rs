@@ -53,7 +53,8 @@ impl Links {
     fn has_name(&self) -> bool {
         match (self.is_dir, self.has_places) {
             (true, true) => self.names().next().is_some(),
-            (true, false) => !self.lost_name,
+            // The records of a new directory may end before that of its name.
+            (true, false) => !self.lost_name && self.count() > 0,
             (false, _) => self.count() > 0,
         }
     }
