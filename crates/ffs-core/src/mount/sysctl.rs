@@ -119,6 +119,7 @@ impl Ffs {
         let mut all = self.cache_stats().gauges();
         all.extend(self.0.table.gauges());
         all.extend(self.0.ump.dirhash.gauges());
+        all.extend(self.journal_gauges());
         let p = self.0.ump.ordering.pending();
         let row = |name, value, meaning| Gauge { name, value, meaning };
         all.extend([

@@ -64,6 +64,7 @@ use crate::error::{LabError, Result};
 /// The ordering modes by name; the first is the default.
 pub const ORDERINGS: &[(&str, OrderingPolicy)] = &[
     ("soft", OrderingPolicy::SoftUpdates),
+    ("suj", OrderingPolicy::Journaled),
     ("sync", OrderingPolicy::Sync),
     ("none", OrderingPolicy::None),
 ];
@@ -101,7 +102,7 @@ pub fn rule(name: &str) -> Result<ffs_core::Rule> {
 #[must_use]
 pub fn keeps_contract(ordering: OrderingPolicy) -> bool {
     match ordering {
-        OrderingPolicy::SoftUpdates => true,
+        OrderingPolicy::SoftUpdates | OrderingPolicy::Journaled => true,
         OrderingPolicy::Superblock
         | OrderingPolicy::Async
         | OrderingPolicy::Sync
@@ -114,7 +115,9 @@ pub fn keeps_contract(ordering: OrderingPolicy) -> bool {
 #[must_use]
 pub fn promise(ordering: OrderingPolicy, soft: oracle::SoftUpdateOptions) -> oracle::Promise {
     match ordering {
-        OrderingPolicy::SoftUpdates => oracle::Promise::SoftUpdates(soft),
+        OrderingPolicy::SoftUpdates | OrderingPolicy::Journaled => {
+            oracle::Promise::SoftUpdates(soft)
+        }
         OrderingPolicy::Superblock | OrderingPolicy::Sync => oracle::Promise::SyncOrdered,
         OrderingPolicy::Async | OrderingPolicy::None => oracle::Promise::Async,
     }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ffs_ondisk::dir::{self, Record};
 use ffs_ondisk::geometry::DIRBLKSIZ;
-use ffs_ondisk::{FileType, Ino};
+use ffs_ondisk::{FileType, Ino, journal};
 
 use super::lookup::{DOTDOT_OFFSET, is_dot};
 use super::table::EntryPlace;
@@ -92,8 +92,10 @@ impl Recovery<'_> {
                 decision.queue.push(ino);
             }
             let places = self.tables.links.get(&ino).map(|recs| &recs.places);
-            let parents: BTreeSet<u32> =
-                places.into_iter().flatten().map(|place| place.0).collect();
+            // A record of an inode without a name gives no directory.
+            let nowhere = journal::NOWHERE.1.unsigned_abs();
+            let named = places.into_iter().flatten().filter(|place| place.1 != nowhere);
+            let parents: BTreeSet<u32> = named.map(|place| place.0).collect();
             for &parent in &parents {
                 self.check_directory(ino, parent)?;
             }

@@ -9,6 +9,7 @@ use super::engine::Softdep;
 use super::invariant::broken;
 use super::writes::Waiter;
 use crate::buf::BufKey;
+use crate::ordering::FreedRuns;
 use ffs_ondisk::Ino;
 use std::ops::RangeInclusive;
 
@@ -35,7 +36,7 @@ impl Softdep {
         let frees = self.end_allocs(versions);
         // The device may still show the way to this block.
         let above = self.indirects_above(key);
-        self.free_after(ino, frees, &above);
+        self.free_after(ino, FreedRuns::unordered(frees), &above);
     }
 
     /// The block will not be written. Its waiters wait for the inode and the indirect blocks above:
