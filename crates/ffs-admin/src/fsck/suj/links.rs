@@ -38,6 +38,9 @@ struct Links {
     found: BTreeSet<EntryPlace>,
     /// It lost a name that no record names: its directory is freed.
     lost_name: bool,
+    /// A directory that had a name before its first record, which no record removes: the records
+    /// may end between the new and the old name of a rename.
+    keeps_name: bool,
 }
 
 impl Links {
@@ -52,7 +55,7 @@ impl Links {
 
     fn has_name(&self) -> bool {
         match (self.is_dir, self.has_places) {
-            (true, true) => self.names().next().is_some(),
+            (true, true) => self.names().next().is_some() || (self.keeps_name && !self.lost_name),
             // The records of a new directory may end before that of its name.
             (true, false) => !self.lost_name && self.count() > 0,
             (false, _) => self.count() > 0,
@@ -128,12 +131,14 @@ impl Recovery<'_> {
         let Some(recs) = self.tables.links.get(&ino) else { return Ok(None) };
         let Some(start) = recs.start else { return Ok(None) };
         let (mode, places) = (recs.mode, recs.places.clone());
+        let keeps_name = start > 0 && recs.initial.iter().all(|&place| is_dot(place));
         let elsewhere = i64::from(start) - recs.initial.len() as i64;
         if elsewhere < 0 {
             return unusable(format!("inode {ino}: more names removed than its {start} links"));
         }
         let mut links = self.stored_links(ino)?;
         links.elsewhere = elsewhere;
+        links.keeps_name = keeps_name;
         let recorded = FileType::of_mode(mode);
         if links.is_free {
             links.is_dir = recorded == Some(FileType::Directory);
@@ -169,6 +174,7 @@ impl Recovery<'_> {
             has_places: false,
             found: BTreeSet::new(),
             lost_name: false,
+            keeps_name: false,
         })
     }
 
