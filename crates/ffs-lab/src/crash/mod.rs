@@ -64,7 +64,6 @@ use crate::error::{LabError, Result};
 /// The ordering modes by name; the first is the default.
 pub const ORDERINGS: &[(&str, OrderingPolicy)] = &[
     ("soft", OrderingPolicy::SoftUpdates),
-    ("suj", OrderingPolicy::Journaled),
     ("sync", OrderingPolicy::Sync),
     ("none", OrderingPolicy::None),
 ];
