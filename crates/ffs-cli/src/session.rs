@@ -107,7 +107,9 @@ impl Session {
         let opened = open(image, true)?;
         let name = show(image.as_bytes());
         let device = Arc::clone(&opened.device);
-        recover(&name, &device);
+        if let Some(note) = recover(&device) {
+            crate::output::note(format!("{name}: {note}"));
+        }
         let mut session = Session::mount(name, device, options, Env::system())?;
         session.opened = Some(opened);
         if session.ffs.is_read_only() {
@@ -184,10 +186,12 @@ impl Session {
 }
 
 /// Recovers a volume that was not unmounted by its soft-updates journal, if that can be used.
-pub(crate) fn recover(name: &str, device: &Arc<dyn BlockDevice>) {
+/// Returns a message about it.
+pub(crate) fn recover(device: &Arc<dyn BlockDevice>) -> Option<String> {
     let now = Timestamp::from(SystemTime::now()).secs;
-    if let Some(JournalUse::Recovered(done)) = recover_by_journal(device, now) {
-        crate::output::note(format!("{name}: recovered by the journal: {done}"));
+    match recover_by_journal(device, now)? {
+        JournalUse::Recovered(done) => Some(format!("recovered by the journal: {done}")),
+        JournalUse::Unusable(why) => Some(format!("the journal cannot be used: {why}")),
     }
 }
 
@@ -249,7 +253,11 @@ pub(crate) fn open_with(image: &OsStr, options: &OpenOptions) -> Result<Opened, 
 pub(crate) fn open_to_mount(image: &OsStr, how: &OpenOptions) -> Result<Opened, MountError> {
     let how = OpenOptions { probe: Some(holds_ufs), ..*how };
     let Some(inside) = snapshot::inside(image) else {
-        return Ok(ffs_device::open::open(bare(image), &how)?);
+        let mut opened = ffs_device::open::open(bare(image), &how)?;
+        if how.write {
+            opened.notes.extend(recover(&opened.device));
+        }
+        return Ok(opened);
     };
     let how = OpenOptions { write: false, ..how };
     let opened = ffs_device::open::open(&inside.image, &how)?;

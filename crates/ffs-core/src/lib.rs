@@ -53,6 +53,7 @@ pub use ffs_ondisk::{FileFlags, FileType, Ino, Timespec};
 pub use mount::{CheckNeed, CheckProgress, Env, Ffs, Nature, SnapshotStats, Sysctl};
 pub use ops::{Adjusted, BackgroundCheck, SecondName, Vnode, acl};
 pub use options::{Atime, MountOptions, OrderingPolicy, QuotaOption, QuotaOptions};
+pub use ordering::JournalStats;
 pub use ordering::rules::Rule;
 #[cfg(feature = "mutants")]
 pub use ordering::rules::break_rule;

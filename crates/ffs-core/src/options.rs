@@ -5,19 +5,29 @@ use crate::tunables::TunableValues;
 /// The ordering mode of metadata writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OrderingPolicy {
-    /// Soft updates if the superblock has `FS_DOSOFTDEP` (`ffs newfs -U`, `ffs tunefs -n`), else
-    /// ordered synchronous writes.
+    /// Soft updates if the superblock has `FS_DOSOFTDEP` (`ffs newfs -U`, `ffs tunefs -n`), with
+    /// the journal if it has `FS_SUJ`; else ordered synchronous writes.
     #[default]
     Superblock,
-    /// Soft updates if the superblock has `FS_DOSOFTDEP`, else no order (BSD's `async`).
+    /// Soft updates as with `Superblock`, else no order (BSD's `async`).
     Async,
-    /// Soft updates: operations do not wait for writes. After a crash the volume is consistent,
-    /// except that free space may be marked used.
+    /// Soft updates without a journal: operations do not wait for writes. After a crash the volume
+    /// is consistent, except that free space may be marked used.
     SoftUpdates,
+    /// Soft updates, with the journal of a volume with `FS_SUJ`: after a crash a recovery by the
+    /// journal finds the space that is marked used, without a check of everything.
+    Journaled,
     /// Ordered synchronous writes.
     Sync,
     /// No order: fast, but after a crash the volume needs a full fsck.
     None,
+}
+
+impl OrderingPolicy {
+    /// Whether the mode is soft updates, with or without a journal.
+    pub(crate) fn is_softdep(self) -> bool {
+        matches!(self, OrderingPolicy::SoftUpdates | OrderingPolicy::Journaled)
+    }
 }
 
 /// When reading a file sets its access time.
@@ -83,6 +93,9 @@ pub struct MountOptions {
     pub stable: bool,
     /// Which quotas are on.
     pub quotas: QuotaOptions,
+    /// Most bytes of a soft-updates journal that the mount uses, at least two blocks. Tests use it
+    /// for a journal that soon begins again at its start.
+    pub journal_limit: Option<u64>,
     /// Recorded in the superblock as the last mount point.
     pub mounted_on: String,
     /// The switches that have a BSD name.
@@ -101,6 +114,7 @@ impl Default for MountOptions {
             stable: false,
             acls: None,
             quotas: QuotaOptions::default(),
+            journal_limit: None,
             mounted_on: String::new(),
             tunables: TunableValues::default(),
         }

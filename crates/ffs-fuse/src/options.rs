@@ -159,6 +159,9 @@ words! {
         |o, _| set!(o.bgfsck => false);
     "softdep" "" "soft updates, even if the volume does not have them enabled (`newfs -U` and \
         `tunefs -n enable` do that): the volume is then marked so until it is unmounted or checked"
+        |o, _| set!(o.core.ordering => OrderingPolicy::Journaled);
+    "nosuj" "" "soft updates without the journal that the volume has (`newfs -j`): after a crash \
+        the volume needs a full check"
         |o, _| set!(o.core.ordering => OrderingPolicy::SoftUpdates);
     "nosoftdep" "" "no soft updates, even if the volume has them enabled"
         |o, _| set!(o.core.ordering => nosoftdep(o.core.ordering));
@@ -242,16 +245,17 @@ words! {
 fn nosoftdep(before: OrderingPolicy) -> OrderingPolicy {
     match before {
         OrderingPolicy::Async | OrderingPolicy::None => OrderingPolicy::None,
-        OrderingPolicy::Superblock | OrderingPolicy::SoftUpdates | OrderingPolicy::Sync => {
-            OrderingPolicy::Sync
-        }
+        OrderingPolicy::Superblock
+        | OrderingPolicy::SoftUpdates
+        | OrderingPolicy::Journaled
+        | OrderingPolicy::Sync => OrderingPolicy::Sync,
     }
 }
 
 /// The policy after `async`, given the policy of the words before it.
 fn async_writes(before: OrderingPolicy) -> OrderingPolicy {
     match before {
-        OrderingPolicy::SoftUpdates => OrderingPolicy::SoftUpdates,
+        OrderingPolicy::SoftUpdates | OrderingPolicy::Journaled => before,
         OrderingPolicy::Sync | OrderingPolicy::None => OrderingPolicy::None,
         OrderingPolicy::Superblock | OrderingPolicy::Async => OrderingPolicy::Async,
     }
@@ -349,8 +353,9 @@ mod tests {
         let ordering = |words: &str| parse_options(&[words]).unwrap().core.ordering;
         assert_eq!(ordering("rw"), OrderingPolicy::Superblock);
         assert_eq!(ordering("async"), OrderingPolicy::Async);
-        assert_eq!(ordering("softdep,async"), OrderingPolicy::SoftUpdates);
-        assert_eq!(ordering("async,softdep"), OrderingPolicy::SoftUpdates);
+        assert_eq!(ordering("softdep,async"), OrderingPolicy::Journaled);
+        assert_eq!(ordering("async,softdep"), OrderingPolicy::Journaled);
+        assert_eq!(ordering("nosuj,async"), OrderingPolicy::SoftUpdates);
         assert_eq!(ordering("nosoftdep"), OrderingPolicy::Sync);
         assert_eq!(ordering("nosoftdep,async"), OrderingPolicy::None);
         assert_eq!(ordering("async,nosoftdep"), OrderingPolicy::None);

@@ -30,6 +30,10 @@ pub const MAX_BYTES: u64 = 32 << 20;
 /// Bytes of a segment header and of every record.
 pub const RECORD: usize = 32;
 
+/// A place that no directory entry has: no directory is as large. A record with this place is that
+/// of an inode without a name.
+pub const NOWHERE: (Ino, i64) = (Ino::ROOT, 0x7fff_fe00);
+
 layout! {
     /// Header of every sector of a segment.
     pub struct SegHeader[32] {

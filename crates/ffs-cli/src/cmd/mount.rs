@@ -105,12 +105,6 @@ pub(crate) fn run(args: Args) -> Outcome {
     log::start_server(&options);
     let foreground = args.foreground || options.debug;
     let (name, dir) = (show(image.as_bytes()), PathBuf::from(dir));
-    if !options.core.read_only
-        && let Ok(opened) = session::open(image, true)
-    {
-        // What cannot be opened is reported by the mount.
-        session::recover(&name, &opened.device);
-    }
     let open = session::open_to_mount;
     let check = Some(bgfsck::of_mount as _);
     let request = MountRequest { options, open, check, ..MountRequest::new(image.clone(), dir) };

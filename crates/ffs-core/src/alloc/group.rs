@@ -69,6 +69,15 @@ impl Alloc {
         self.cache.bread(DiskBlock { key, kind, addr: at, len: g.cgsize as usize })
     }
 
+    /// Marks the block of group `c` dirty, so that it is written once more.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn redirty_group(&self, c: CgNo) -> Result<()> {
+        self.cache.mark_dirty(&self.read_group(c)?);
+        Ok(())
+    }
+
     /// Checks the block if it was read from disk since the last check.
     pub(super) fn check_in_once(&self, c: CgNo, buf: &BufRef, block: &mut [u8]) -> Result<()> {
         {

@@ -175,7 +175,8 @@ impl GroupEdit<'_> {
         self.cg.set_inode_used(i, true);
         self.cg.set_irotor(i);
         self.count(Csum { nifree: -1, ndir: is_dir.into(), ..Csum::default() });
-        let answer: Disposition = self.ordering.notify(Event::InodeAllocated { ino }).disposition;
+        let taken = Event::InodeAllocated { ino, is_dir };
+        let answer: Disposition = self.ordering.notify(taken).disposition;
         self.demand(answer);
         ino
     }

@@ -57,6 +57,18 @@ pub(crate) trait WriteHooks: Send + Sync {
     fn start_write(&self, _key: BufKey, _kind: BufKind, _copy: Option<&mut [u8]>) -> WriteStart {
         WriteStart::Whole
     }
+    /// Whether changes have records in a journal ([`WriteHooks::commit_records`]).
+    fn has_records(&self) -> bool {
+        false
+    }
+    /// Makes the records of all changes so far durable. Called after write images of metadata were
+    /// made, and before they are written.
+    ///
+    /// # Errors
+    /// The device's: no image may be written.
+    fn commit_records(&self) -> Result<()> {
+        Ok(())
+    }
     /// The write that was started last for `key` completed. Returns whether the buffer must be
     /// written again, because it changed since or the write failed.
     fn write_completed(&self, _key: BufKey, _result: WriteResult) -> bool {

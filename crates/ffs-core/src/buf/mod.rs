@@ -82,6 +82,16 @@ pub(crate) enum BufKey {
     File(Ino, i64),
 }
 
+impl BufKey {
+    /// The number of the block in its file; `None` for a block with a fixed address.
+    pub(crate) fn block(self) -> Option<i64> {
+        match self {
+            BufKey::Meta(_) => None,
+            BufKey::File(_, block) => Some(block),
+        }
+    }
+}
+
 /// As `meta 1234` (the fragment), or `inode 7 block 3`.
 impl std::fmt::Display for BufKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -17,6 +17,8 @@ use tracing::{debug, error, trace};
 
 /// Most bytes in one device write.
 const CLUSTER_BYTES: usize = 1 << 20;
+/// Most blocks of metadata for one commit of records.
+const BATCH: usize = 64;
 
 /// Until when a write waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -115,7 +117,11 @@ impl BufCache {
         drop(self.before_write(ranges));
         let mut all = Written::default();
         let mut at = 0;
-        while at < order.len() {
+        while let Some((_, first)) = order.get(at) {
+            if first.kind != BufKind::Data && self.hooks.has_records() {
+                at += self.write_batch(&order, at, &mut all);
+                continue;
+            }
             let (done, outcome) = self.write_cluster(&order, at);
             let done = done.max(1);
             let members = order.get(at..at + done).unwrap_or(&[]).iter().map(|(_, b)| b);
@@ -160,6 +166,39 @@ impl BufCache {
             members.push(next);
         }
         (members.len(), self.write_members(members, WaitFor::Accepted))
+    }
+
+    /// Writes the buffer at `at`, which has metadata, and some of those after it: first all copies
+    /// are made, so that one commit of records is enough for them. Adds their outcomes to `all`.
+    /// Returns how many buffers it handled.
+    fn write_batch(&self, order: &[(u64, BufRef)], at: usize, all: &mut Written) -> usize {
+        let rest = order.get(at..).unwrap_or(&[]);
+        let batch = rest.iter().map(|(_, buf)| buf).take(BATCH);
+        // The lock for copies of snapshots comes between those of groups and of others.
+        let is_group = |buf: &Buf| buf.kind == BufKind::CylinderGroup;
+        let first = rest.first().is_some_and(|(_, buf)| is_group(buf));
+        let batch = batch.take_while(|b| b.kind != BufKind::Data && is_group(b) == first);
+        let (mut members, mut handled) = (Vec::new(), 0);
+        for (k, buf) in batch.enumerate() {
+            // Only the first lock may be waited for, as in a cluster.
+            let (io, data) = match k {
+                0 => (Some(buf.io.lock()), Some(buf.data.read())),
+                _ => (buf.io.try_lock(), buf.data.try_read()),
+            };
+            let (Some(io), Some(data)) = (io, data) else { break };
+            handled += 1;
+            if data.valid && self.is_dirty(buf) {
+                match self.copy(buf, data) {
+                    Some(image) => members.push((buf, Member { buf, image, _io: io })),
+                    None => all.add(std::iter::once(buf), Ok(WriteOutcome::Held)),
+                }
+            }
+        }
+        for (buf, member) in members {
+            let outcome = self.write_members(vec![member], WaitFor::Accepted);
+            all.add(std::iter::once(buf), outcome);
+        }
+        handled.max(1)
     }
 
     /// Whether the ordering mode postpones the write of a buffer with file data. If not, the write
@@ -209,7 +248,10 @@ impl BufCache {
         let start = members.first().map_or(0, |first| self.g.frag_to_byte(first.addr()));
         let slices: Vec<IoSlice<'_>> = members.iter().map(|m| IoSlice::new(m.bytes())).collect();
         let total: usize = slices.iter().map(|s| s.len()).sum();
-        let result = self.keep_old(&members, total).and_then(|()| {
+        let is_copy = |m: &Member<'_>| matches!(m.image, WriteImage::Copied { .. });
+        let recorded =
+            if members.iter().any(is_copy) { self.hooks.commit_records() } else { Ok(()) };
+        let result = recorded.and_then(|()| self.keep_old(&members, total)).and_then(|()| {
             Ok(match (wait, slices.as_slice()) {
                 (WaitFor::Durable, all) => self.dev.write_durable_vectored_at(start, all),
                 (WaitFor::Accepted, [one]) => self.dev.write_at(start, one),

@@ -16,10 +16,10 @@ use crate::counters::bump;
 use crate::error::{Error, Result};
 use crate::inode::{BufFill, Moved};
 use crate::ordering::{DirPos, EntryKind, EntryTarget, Event, Ordering, RemovedName, Response};
-use ffs_ondisk::DirOff;
 use ffs_ondisk::dinode::MAXDIRSIZE;
 use ffs_ondisk::dir::{self, BadRecord, DirFormat, HEADER, Record, dirsiz};
 use ffs_ondisk::geometry::DIRBLKSIZ;
+use ffs_ondisk::{DirOff, Ino};
 use smallvec::SmallVec;
 
 /// Finds the entry of `name`, or the slot for a new one.
@@ -141,7 +141,8 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
         }
         new.write(fmt, chunk, at, end - at);
         for m in moves.iter().filter(|m| m.from != m.to) {
-            ordering.notify(Event::EntryMoved { from: pos(m.from), to: pos(m.to) });
+            let ino = Ino(dir::header(fmt, chunk, m.to.into())?.ino);
+            ordering.notify(Event::EntryMoved { ino, from: pos(m.from), to: pos(m.to) });
             hashes.extend(hasher.map(|h| h.hash(name_at(fmt, chunk, m.to.into()))));
         }
         entered = at as u32;

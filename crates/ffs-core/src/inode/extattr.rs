@@ -258,7 +258,7 @@ impl<'a> LockedInode<'a> {
         for (i, p) in self.data.d.extb.iter_mut().enumerate() {
             let frags = ext_frags(g, size, i as u64);
             if *p != 0 && frags > 0 {
-                out.push(Detached::data(*p, frags));
+                out.push(Detached::data(*p, frags, -1 - i as i64));
             }
             *p = 0;
         }

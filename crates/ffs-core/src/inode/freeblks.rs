@@ -12,10 +12,10 @@ use super::bmap::Node;
 use super::lifecycle::place;
 use crate::buf::{BufKey, BufRef};
 use crate::error::{Error, Result};
-use crate::ordering::{Event, FragRun, FreeWhen};
+use crate::ordering::{Event, FragRun, FreeWhen, FreedRuns};
 use ffs_ondisk::bmap::pointer;
 use ffs_ondisk::snapshot::is_mark;
-use ffs_ondisk::{FragNo, Lbn, Structure};
+use ffs_ondisk::{FragNo, Geometry, Lbn, Structure};
 use std::ops::RangeInclusive;
 
 /// The number of bad pointers after which freeing stops.
@@ -27,14 +27,32 @@ pub(super) struct Detached {
     pub(super) raw: i64,
     /// The indirect block at that address; level 0 is data.
     pub(super) node: Node,
+    /// The in-core name of the block.
+    pub(super) name: i64,
     /// Fragments of the run; of an indirect block, a block.
     pub(super) frags: u32,
 }
 
 impl Detached {
-    /// A run of data.
-    pub(super) fn data(raw: i64, frags: u32) -> Detached {
-        Detached { raw, node: Node { level: 0, first: Lbn(0) }, frags }
+    /// A run of data, or of attributes, of the block `name`.
+    pub(super) fn data(raw: i64, frags: u32, name: i64) -> Detached {
+        Detached { raw, node: Node { level: 0, first: Lbn(0) }, name, frags }
+    }
+
+    /// The whole block of a node.
+    pub(super) fn block(raw: i64, node: Node, frags: u32) -> Detached {
+        let name = match node.level {
+            0 => i64::try_from(node.first.0).unwrap_or(i64::MAX),
+            _ => node.name(),
+        };
+        Detached { raw, node, name, frags }
+    }
+
+    /// The name and the run, if the pointer is valid.
+    pub(super) fn run(&self, g: &Geometry) -> Option<(i64, FragRun)> {
+        let at = FragNo(u64::try_from(self.raw).ok()?);
+        let valid = g.run_problem(at, self.frags).is_none();
+        valid.then_some((self.name, FragRun { at, frags: self.frags }))
     }
 }
 
@@ -50,7 +68,9 @@ pub(super) struct Freed {
     /// The file is a snapshot: pointer values below a block are marks without an address.
     snapshot: bool,
     /// Runs to be freed later, adjacent ones merged; `None`: blocks are freed at once.
-    later: Option<Vec<FragRun>>,
+    later: Option<FreedRuns>,
+    /// Indirect blocks are freed after the blocks below them.
+    in_order: bool,
 }
 
 impl Freed {
@@ -73,9 +93,10 @@ impl<'a> InodeView<'a> {
         let ordering = &self.ump.ordering;
         let later = match ordering.notify(Event::BlocksReleased { ino: self.ip.ino }).free {
             FreeWhen::Now => None,
-            FreeWhen::Later => Some(Vec::new()),
+            FreeWhen::Later => Some(FreedRuns::default()),
         };
-        let mut freed = Freed { snapshot, later, ..Freed::default() };
+        let in_order = ordering.keeps_journal();
+        let mut freed = Freed { snapshot, later, in_order, ..Freed::default() };
         for d in all {
             self.free_tree(d, &mut freed);
         }
@@ -111,7 +132,8 @@ impl<'a> InodeView<'a> {
         let result = match &mut freed.later {
             None => self.ump.free_frags(run),
             Some(runs) => {
-                push_run(runs, run);
+                let level = if freed.in_order { d.node.level } else { 0 };
+                push_run(list_of(runs, level), run);
                 Ok(())
             }
         };
@@ -130,7 +152,7 @@ impl<'a> InodeView<'a> {
         };
         for (k, raw) in below {
             let child = node.child(g, k);
-            self.free_tree(&Detached { raw, node: child, frags: g.frag }, freed);
+            self.free_tree(&Detached::block(raw, child, g.frag), freed);
         }
     }
 
@@ -145,6 +167,18 @@ impl<'a> InodeView<'a> {
         let name = node.name();
         self.ump.cache.invalidate(BufKey::File(self.ip.ino, name));
         self.ump.ordering.notify(Event::BuffersDiscarded { ino: self.ip.ino, blocks: name..=name });
+    }
+}
+
+/// The list for the blocks of nodes of this level.
+fn list_of(runs: &mut FreedRuns, level: usize) -> &mut Vec<FragRun> {
+    let Some(at) = level.checked_sub(1) else { return &mut runs.first };
+    while runs.then.len() <= at {
+        runs.then.push_back(Vec::new());
+    }
+    match runs.then.get_mut(at) {
+        Some(list) => list,
+        None => &mut runs.first,
     }
 }
 

@@ -110,7 +110,25 @@ impl<'a> InodeView<'a> {
         let at = buf.read().addr;
         self.ump.cache.relocate(buf, at, *new as usize, || ());
         let fsize = self.g().fsize;
-        Detached::data(at.plus((new / fsize).into()).pointer(), (old - new) / fsize)
+        let lbn = buf.key.block().unwrap_or(0);
+        Detached::data(at.plus((new / fsize).into()).pointer(), (old - new) / fsize, lbn)
+    }
+
+    /// Reports pointers whose buffers do not show yet that they are cleared.
+    fn report_cleared(self, detached: &[Detached]) {
+        let ordering = &self.ump.ordering;
+        if detached.is_empty() || !ordering.keeps_journal() || self.data.is_snapshot() {
+            return;
+        }
+        let cleared: Vec<_> = detached.iter().filter_map(|d| d.run(self.g())).collect();
+        ordering.notify(Event::PointersCleared { ino: self.ip.ino, cleared: &cleared });
+    }
+
+    /// Reports that the last block is about to lose fragments.
+    fn report_shortened(self, ShortenedBlock { buf, old, .. }: &ShortenedBlock) {
+        let old = FragRun { at: buf.read().addr, frags: old / self.g().fsize };
+        let lbn = buf.key.block().unwrap_or(0);
+        self.ump.ordering.notify(Event::RunShortened { ino: self.ip.ino, lbn, old });
     }
 
     /// Clears the pointers in the indirect blocks of the plan and appends them to `out`. `size` is
@@ -129,11 +147,12 @@ impl<'a> InodeView<'a> {
                 for k in part.entries.clone() {
                     let raw = pointer(g, &b.bytes, k);
                     if raw != 0 {
-                        out.push(Detached { raw, node: part.node.child(g, k), frags: g.frag });
+                        out.push(Detached::block(raw, part.node.child(g, k), g.frag));
                         set_pointer(g, &mut b.bytes, k, 0);
                     }
                 }
                 if out.len() > found {
+                    self.report_cleared(out.get(found..).unwrap_or(&[]));
                     let (name, entries) = (part.node.name(), part.entries.clone());
                     self.ump.ordering.notify(Event::IndirectTruncated {
                         ino: self.ip.ino,
@@ -172,6 +191,10 @@ impl<'a> LockedInode<'a> {
     ) -> Result<()> {
         let size = self.data.d.size;
         self.detach_from_inode(plan, &mut also);
+        self.view().report_cleared(&also);
+        if let Some(last) = &plan.last {
+            self.view().report_shortened(last);
+        }
         // The pointers are cleared before the size changes, so none is ever beyond the size.
         let cleared = self.view().detach_from_indirect(plan, size, &mut also);
         change(&mut self.data);
@@ -214,14 +237,14 @@ impl<'a> LockedInode<'a> {
             if *p != 0 && plan.range.contains(&lbn.0) {
                 let frags = g.blksize(size, lbn) / g.fsize;
                 note(i, *p, frags);
-                out.push(Detached::data(*p, frags));
+                out.push(Detached::data(*p, frags, i as i64));
                 *p = 0;
             }
         }
         for &root in &plan.roots {
             if let Some(p) = self.data.d.ib.get_mut(root) {
                 note(NDADDR + root, *p, g.frag);
-                out.push(Detached { raw: *p, node: Node::root(g, root), frags: g.frag });
+                out.push(Detached::block(*p, Node::root(g, root), g.frag));
                 *p = 0;
             }
         }

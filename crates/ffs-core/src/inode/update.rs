@@ -1,10 +1,21 @@
 //! Writing inodes into the buffers of their blocks (`ffs_update`).
 
 use super::LockedInode;
+use crate::buf::BufRef;
 use crate::error::Result;
 use crate::ordering::{Event, InodeChange};
 
 impl<'a> LockedInode<'a> {
+    /// Encodes the inode into `block`, its block's buffer, without a dependency, and marks the
+    /// buffer dirty.
+    pub(crate) fn store_unordered(&mut self, block: &BufRef) {
+        let at = self.g().ino_to_fsbo(self.ip.ino);
+        if let Some(place) = block.write().bytes.get_mut(at..) {
+            self.data.d.encode(self.g(), place);
+        }
+        self.ump.cache.mark_dirty(block);
+    }
+
     /// Encodes the inode into its block's buffer. The ordering mode decides whether the buffer is
     /// written before the call returns.
     ///

@@ -10,7 +10,7 @@ use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::inode::InodeTable;
 use crate::options::{MountOptions, OrderingPolicy};
-use crate::ordering::{Ordering, SoftUpdates, SyncOrdered, Unordered};
+use crate::ordering::{Journaled, Ordering, SoftUpdates, SyncOrdered, Unordered};
 use crate::snapshot::CopyOrder;
 use crate::sync::{Mutex, RwLock};
 use crate::syncer::Syncer;
@@ -31,10 +31,15 @@ const COMPARED: usize = 4;
 /// The ordering mode that `policy` selects on a volume with these flags.
 fn resolve(policy: OrderingPolicy, flags: FsFlags) -> OrderingPolicy {
     let softdep = flags.contains(FsFlags::DOSOFTDEP);
+    let journaled = softdep && flags.contains(FsFlags::SUJ);
     match policy {
+        OrderingPolicy::Superblock | OrderingPolicy::Async if journaled => {
+            OrderingPolicy::Journaled
+        }
         OrderingPolicy::Superblock | OrderingPolicy::Async if softdep => {
             OrderingPolicy::SoftUpdates
         }
+        OrderingPolicy::Journaled if !journaled => OrderingPolicy::SoftUpdates,
         OrderingPolicy::Superblock => OrderingPolicy::Sync,
         OrderingPolicy::Async => OrderingPolicy::None,
         given => given,
@@ -52,17 +57,27 @@ fn flags_in_force(found: &Found, verdict: Verdict) -> FsFlags {
 fn copy_order(policy: OrderingPolicy) -> CopyOrder {
     match policy {
         OrderingPolicy::None | OrderingPolicy::Async => CopyOrder::None,
-        OrderingPolicy::Superblock | OrderingPolicy::Sync | OrderingPolicy::SoftUpdates => {
-            CopyOrder::BeforeOverwrite
-        }
+        OrderingPolicy::Superblock
+        | OrderingPolicy::Sync
+        | OrderingPolicy::SoftUpdates
+        | OrderingPolicy::Journaled => CopyOrder::BeforeOverwrite,
     }
 }
 
 /// The two interfaces of an ordering mode: for operations, and for the buffer cache.
 pub(super) type OrderingMode = (Arc<dyn Ordering>, Arc<dyn WriteHooks>);
 
-fn ordering_mode(policy: OrderingPolicy, g: &Geometry, secret: u64) -> OrderingMode {
+fn ordering_mode(
+    policy: OrderingPolicy,
+    g: &Geometry,
+    secret: u64,
+    dev: &Arc<dyn BlockDevice>,
+) -> OrderingMode {
     match policy {
+        OrderingPolicy::Journaled => {
+            let mode = Arc::new(Journaled::new(*g, secret, Arc::clone(dev)));
+            (mode.clone(), mode)
+        }
         OrderingPolicy::SoftUpdates => {
             let mode = Arc::new(SoftUpdates::new(*g, secret));
             (mode.clone(), mode)
@@ -124,18 +139,14 @@ pub(crate) fn attach(
         (summaries, Vec::new())
     };
     let policy = resolve(opts.ordering, flags_in_force(&found, verdict));
-    let mode = given.unwrap_or_else(|| ordering_mode(policy, &g, env.secret));
+    let mode = given.unwrap_or_else(|| ordering_mode(policy, &g, env.secret, &dev));
     let alloc = build_alloc(&found, groups, &dev, (opts, mode), &env).with_torn_groups(torn);
     let order = copy_order(policy);
     let ump = Arc::new(UfsMount::new(alloc, opts.atime, order, env.secret));
     let table = Arc::new(InodeTable::new(Arc::clone(&ump), env.secret));
     let (acls, nfs4_acls) = lists_in_force(&g, found.sb.flags(), opts);
     let state = State {
-        summaries: Summaries::new(
-            found.sb,
-            verdict == Verdict::Writable,
-            policy == OrderingPolicy::SoftUpdates,
-        ),
+        summaries: Summaries::new(found.sb, verdict == Verdict::Writable, policy.is_softdep()),
         unchecked,
         read_only_reason: if opts.read_only { None } else { refused },
         may_write: writable,
@@ -149,6 +160,7 @@ pub(crate) fn attach(
         rename_lock: Mutex::new(()),
         bsdgroups: opts.bsdgroups,
         stable: opts.stable,
+        journal_limit: opts.journal_limit,
         replace_order: opts.replace_order,
         acls,
         nfs4_acls,

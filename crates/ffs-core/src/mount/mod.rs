@@ -21,6 +21,7 @@
 
 mod attach;
 mod bgfsck;
+mod journal;
 mod policy;
 mod quota;
 mod snapshots;
@@ -124,6 +125,8 @@ pub(crate) struct Mount {
     check: CheckState,
     /// Names and attributes are durable when an operation returns.
     pub(crate) stable: bool,
+    /// Most bytes of the journal in use.
+    journal_limit: Option<u64>,
     /// Held while a snapshot is made, and while the mount changes its state. Before `mount_lock`.
     snapshot_lock: Mutex<()>,
     /// Operations hold it shared; mount, remount and unmount alone.
@@ -178,7 +181,8 @@ impl Mount {
         }
         timed?;
         self.ump.snapshots.write()?;
-        self.write_summaries()
+        self.write_summaries()?;
+        self.ump.ordering.checkpoint()
     }
 
     /// As [`Mount::sync_alone`], with the mount lock held shared. Returns whether all is durable.
@@ -265,6 +269,7 @@ impl Ffs {
         if !self.is_read_only() {
             let settled = self.0.settle();
             settled.inspect_err(|e| error!(target: LOG, error = %e, "unmount failed"))?;
+            self.0.ump.ordering.stop_journal();
         }
         self.0.ump.set_read_only(true);
         self.0.release_quota_files();
@@ -300,6 +305,7 @@ impl Ffs {
             self.0.release_places()?;
             info!(target: LOG, "read-only");
             self.0.mark_clean()?;
+            self.0.ump.ordering.stop_journal();
             self.0.forget_snapshots();
             return Ok(());
         }
@@ -316,11 +322,17 @@ impl Ffs {
         let mut st = self.0.state();
         let (now, on) = (self.0.ump.cache.clock.now().secs, st.mounted_on.clone());
         st.summaries.set_snapshots(&self.0.ump.snapshots.listed());
-        st.summaries.mark_mounted(now, &on);
+        let time = st.summaries.next_mount_time(now);
+        drop(st);
+        let journaled = listed.is_empty() && self.0.state().summaries.may_keep_journal();
+        let journal = if journaled { self.0.prepare_journal(time)? } else { None };
+        let mut st = self.0.state();
+        st.summaries.mark_mounted((now, time), &on);
         let marked = st.summaries.write_superblock(&*self.0.ump.cache.dev);
         drop(st);
         let marked = marked.and_then(|()| self.0.ump.cache.flush_device());
         marked.inspect_err(|_| self.0.forget_snapshots())?;
+        self.0.begin_journal(journal);
         self.0.ump.set_read_only(false);
         info!(target: LOG, "read-write");
         self.0.free_unnamed_snapshots();
@@ -388,9 +400,13 @@ impl Ffs {
     /// The device's. Changes that were not written stay in memory, and later calls try again.
     pub fn sync(&self) -> Result<()> {
         {
-            let _mount_lock = self.0.mount_lock.read();
-            if self.is_read_only() || self.0.sync_shared()? {
+            let mount_lock = self.0.mount_lock.read();
+            if self.is_read_only() {
                 return Ok(());
+            }
+            if self.0.sync_shared()? {
+                drop(mount_lock);
+                return self.retire_journal();
             }
         }
         // Other threads make changes faster than they can be written.
@@ -413,10 +429,17 @@ impl Ffs {
         let now = self.0.ump.cache.clock.now().secs;
         self.0.ump.dirhash.set_time(now);
         self.0.ump.cache.set_time(now);
-        let _mount_lock = self.0.mount_lock.read();
-        if self.is_read_only() {
-            return Ok(());
+        {
+            let _mount_lock = self.0.mount_lock.read();
+            if self.is_read_only() {
+                return Ok(());
+            }
+            self.write_due(now)?;
         }
+        self.empty_journal()
+    }
+
+    fn write_due(&self, now: i64) -> Result<()> {
         let due = now - self.0.state().last_sync >= SYNC_AGE;
         let timed = if due { self.0.table.flush_times() } else { Ok(()) };
         if due {

@@ -7,7 +7,7 @@
 //! | dirty, with soft updates | yes: at most lost space | `spec/soft-updates.md` §1.2, §9.3 |
 //! | dirty otherwise | only if forced | `spec/soft-updates.md` §9.3 |
 //! | journal (SUJ), dirty or unlinked inodes | no: run `ffs fsck` | `spec/soft-updates.md` §13 |
-//! | journal (SUJ), clean | yes: a new `fs_mtime` makes it stale | `spec/soft-updates.md` §13 |
+//! | journal (SUJ), clean | yes: kept, or made stale by `fs_mtime` | `spec/soft-updates.md` §13.1 |
 //! | gjournal | no: its replay would overwrite later writes | `spec/on-disk-format.md` §16 |
 //! | snapshots | yes, unless one is damaged | `spec/snapshots.md` §8 |
 //! | NetBSD's WAPBL or quota2 | no: ffs does not update them | `spec/on-disk-format.md` §20 |

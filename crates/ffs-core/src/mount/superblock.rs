@@ -51,8 +51,25 @@ impl Summaries {
         made << 32 | random
     }
 
-    /// Records the beginning of a read-write mount.
-    pub(super) fn mark_mounted(&mut self, now: i64, on: &str) {
+    /// The time of a mount that begins now. On a volume with a soft-updates journal it is after
+    /// that of every earlier mount, so that segments of these are never taken for its own.
+    pub(super) fn next_mount_time(&self, now: i64) -> i64 {
+        if self.sb.flags().contains(FsFlags::SUJ) {
+            now.max(self.sb.f.mtime.saturating_add(1))
+        } else {
+            now
+        }
+    }
+
+    /// Whether a mount that begins can keep a journal: the volume has one and is clean.
+    pub(super) fn may_keep_journal(&self) -> bool {
+        let sb = &self.sb;
+        let last = sb.f.mtime == i64::MAX;
+        self.was_sound && self.keeps_softdep && sb.flags().contains(FsFlags::SUJ) && !last
+    }
+
+    /// Records the beginning of a read-write mount at `now`; `time` is [`Self::next_mount_time`].
+    pub(super) fn mark_mounted(&mut self, (now, time): (i64, i64), on: &str) {
         let mut flags = if self.was_sound {
             self.flags_when_clean
         } else {
@@ -75,8 +92,9 @@ impl Summaries {
         f.fmod = 0;
         f.ronly = 0;
         f.time = now;
-        // This also makes an existing soft-updates journal stale (`spec/soft-updates.md` §13).
-        f.mtime = now;
+        // A soft-updates journal of an earlier mount is stale from here on
+        // (`spec/soft-updates.md` §13).
+        f.mtime = time;
         f.pendingblocks = 0;
         f.pendinginodes = 0;
         self.sb.set_fsmnt(on.as_bytes());

@@ -120,6 +120,7 @@ impl Ffs {
         all.extend(self.0.table.gauges());
         all.extend(self.0.ump.dirhash.gauges());
         all.extend(self.check_gauges());
+        all.extend(self.journal_gauges());
         let p = self.0.ump.ordering.pending();
         let row = |name, value, meaning| Gauge { name, value, meaning };
         all.extend([

@@ -90,6 +90,7 @@ impl Drop for Op<'_> {
 impl Ffs {
     /// Starts an operation that changes the volume.
     fn begin(&self) -> Result<Op<'_>> {
+        self.relieve_journal();
         let mount_lock = self.0.begin_write()?;
         self.0.syncer.relieve()?;
         Ok(Op { mp: &self.0, _mount_lock: mount_lock })

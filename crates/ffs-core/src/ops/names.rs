@@ -15,7 +15,7 @@ use crate::dir::{self, DirMut, Slot, SlotSearch};
 use crate::error::{Error, Result};
 use crate::inode::{InodeData, LockedInode};
 use crate::mount::{Ffs, Mount};
-use crate::ordering::{EntryKind, EntryTarget, InodeChange, RemovedName};
+use crate::ordering::{EntryKind, EntryTarget, Event, InodeChange, RemovedName};
 use crate::sync::RwLockReadGuard;
 use crate::tunables::DirPref;
 use crate::types::NodeKind;
@@ -434,7 +434,9 @@ impl Mount {
     ) -> Result<()> {
         // For the `..` of the new directory.
         d.add_link()?;
+        let (dir, parent) = (file.ip.ino, d.ip.ino);
         let mut made = || {
+            self.ump.ordering.notify(Event::DirectoryBegun { dir, parent });
             let body = dir::init_body(file, d.ip.ino, reserve)?;
             // The content is written before the inode, so that the inode never points to an
             // uninitialised block.

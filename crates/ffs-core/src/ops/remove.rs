@@ -10,7 +10,7 @@ use crate::dir::{self, Dir, DirMut, Entry};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData, LockedInode};
 use crate::mount::{Ffs, Mount};
-use crate::ordering::RemovedName;
+use crate::ordering::{Event, RemovedName};
 use ffs_ondisk::{Ino, Place, Structure};
 use std::sync::Arc;
 
@@ -146,6 +146,9 @@ impl Mount {
     ) -> Result<()> {
         self.table.names().purge(victim.ip);
         let second_name = self.may_have_second_name(victim);
+        if !second_name {
+            self.report_links(d);
+        }
         dir::remove(d, entry, removed_directory(d.ip.ino, second_name))?;
         let counted = self.drop_directory(victim);
         d.touch_modified();
@@ -154,6 +157,12 @@ impl Mount {
         }
         // For the `..` of the removed directory.
         d.drop_link().and(counted)
+    }
+
+    /// Reports the link count of a directory that is about to lose the `..` of a subdirectory.
+    pub(super) fn report_links(&self, dir: &LockedInode<'_>) {
+        let (ino, nlink) = (dir.ip.ino, dir.d.nlink);
+        self.ump.ordering.notify(Event::LinkCount { ino, nlink });
     }
 
     /// Whether the directory, which is empty, may have a second name: on an unchecked volume a

@@ -9,7 +9,9 @@
 //!    inode only those that other tools print as well. The text contains no content of files.
 
 use crate::buf::{BufKey, Disposition};
-use ffs_ondisk::{Dinode, DirOff, FragNo, Ino, Lbn};
+use ffs_ondisk::bmap::{self, Named};
+use ffs_ondisk::{Dinode, DirOff, FragNo, Geometry, Ino, Lbn};
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
 
@@ -20,6 +22,51 @@ pub(crate) struct FragRun {
     pub(crate) at: FragNo,
     /// Number of fragments.
     pub(crate) frags: u32,
+}
+
+/// Runs of fragments to be marked free. A run may be longer than a block.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct FreedRuns {
+    /// Those that can be marked free first.
+    pub(crate) first: Vec<FragRun>,
+    /// Indirect blocks, by level. Their groups are written after those of the blocks before them in
+    /// this order (FreeBSD: `freedep`), because the recovery follows a freed indirect block as long
+    /// as the map marks it in use.
+    pub(crate) then: VecDeque<Vec<FragRun>>,
+}
+
+impl FreedRuns {
+    /// Runs without an order.
+    pub(crate) fn unordered(first: Vec<FragRun>) -> FreedRuns {
+        FreedRuns { first, then: VecDeque::new() }
+    }
+
+    /// Whether there is no run.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.then.iter().all(Vec::is_empty)
+    }
+
+    /// All runs.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &FragRun> {
+        self.first.iter().chain(self.then.iter().flatten())
+    }
+
+    /// Fragments of all runs.
+    pub(crate) fn frags(&self) -> u64 {
+        self.iter().map(|run| u64::from(run.frags)).sum()
+    }
+
+    /// The runs after the first ones.
+    pub(crate) fn rest(mut self) -> FreedRuns {
+        let first = self.then.pop_front().unwrap_or_default();
+        FreedRuns { first, then: self.then }
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let runs = self.first.capacity() + self.then.iter().map(Vec::capacity).sum::<usize>();
+        runs * size_of::<FragRun>() + self.then.capacity() * size_of::<Vec<FragRun>>()
+    }
 }
 
 /// A block pointer, by its place.
@@ -58,6 +105,31 @@ pub(crate) enum BlockContent {
     DirectoryExtended,
     /// A zeroed indirect block.
     Indirect,
+}
+
+impl PtrSlot {
+    /// The file, and the in-core name of the block to which the pointer leads.
+    pub(crate) fn named(self, g: &Geometry) -> (Ino, i64) {
+        let child = |block, index: u32| match bmap::parse_name(g, block) {
+            Some(Named::Indirect { level, first }) => {
+                let below = bmap::blocks_per_pointer(g, level).saturating_mul(index.into());
+                let first = first.plus(below);
+                match level {
+                    1 => i64::try_from(first.0).unwrap_or(i64::MAX),
+                    _ => bmap::indirect_name(first, level - 1),
+                }
+            }
+            _ => 0,
+        };
+        match self {
+            PtrSlot::Direct(ino, index) => (ino, index as i64),
+            PtrSlot::IndirectRoot(ino, root) => {
+                (ino, bmap::indirect_name(bmap::first_of_root(g, root), root + 1))
+            }
+            PtrSlot::Indirect { ino, block, index } => (ino, child(block, index)),
+            PtrSlot::ExtAttr(ino, index) => (ino, -1 - index as i64),
+        }
+    }
 }
 
 impl BlockContent {
@@ -190,7 +262,7 @@ pub(crate) type ReservedMask = u128;
 pub(crate) enum Event<'a> {
     /// Inode `ino` was taken in its group's map, whose buffer the caller has locked. The response
     /// is for that buffer.
-    InodeAllocated { ino: Ino },
+    InodeAllocated { ino: Ino, is_dir: bool },
     /// A block of never used inodes was initialised; its group counts it next. The response is for
     /// the inode block's buffer.
     InodeBlockInitialized { block: FragRun },
@@ -258,8 +330,8 @@ pub(crate) enum Event<'a> {
     /// A name is about to be removed. The response is for the directory block, whose buffer is
     /// locked.
     EntryRemoved { at: DirPos, old: EntryTarget, name: &'a [u8], removed: RemovedName },
-    /// Compaction moved a live record; the directory block's buffer is locked.
-    EntryMoved { from: DirPos, to: DirPos },
+    /// Compaction moved a live record, which names `ino`; the directory block's buffer is locked.
+    EntryMoved { ino: Ino, from: DirPos, to: DirPos },
     /// A directory of `old` bytes will have `new`: the chunks between are in its block `lbn`, whose
     /// buffer is locked. The name entered there is reported next.
     DirectoryGrew { dir: Ino, lbn: Lbn, old: u64, new: u64 },
@@ -268,6 +340,16 @@ pub(crate) enum Event<'a> {
     /// The name last entered for `ino` depends on the content of its `dirty` blocks: a rename
     /// replaced another file with it (`replace_order`).
     ContentBeforeName { ino: Ino, dirty: &'a [BufKey] },
+    /// `nlink` is the link count of `ino` before the removals that are reported next.
+    LinkCount { ino: Ino, nlink: u16 },
+    /// The new directory `dir` gets `.` and `..`, which names `parent`. The count of `parent` was
+    /// raised.
+    DirectoryBegun { dir: Ino, parent: Ino },
+    /// Pointers of `ino` are about to be cleared: the names of their blocks, and their runs. A name
+    /// of an indirect block covers all blocks below it.
+    PointersCleared { ino: Ino, cleared: &'a [(i64, FragRun)] },
+    /// The run `old` of block `lbn` of `ino` is about to lose fragments at its end.
+    RunShortened { ino: Ino, lbn: i64, old: FragRun },
     /// A block moved. [`Response::free`] is for its former place.
     BlockReplaced,
     /// Pointers of `ino` were cleared, and its inode updated. [`Response::free`] is for their
@@ -275,7 +357,10 @@ pub(crate) enum Event<'a> {
     BlocksReleased { ino: Ino },
     /// Runs that `ino` does not name any more; a run may be longer than a block. `partial`: the
     /// indirect blocks, by in-core name, in which pointers to some of them were cleared.
-    BlocksFreed { ino: Ino, runs: Vec<FragRun>, partial: &'a [i64] },
+    BlocksFreed { ino: Ino, runs: FreedRuns, partial: &'a [i64] },
+    /// The first runs of a [`super::WorkItem::FreeBlks`] are marked free in their groups' buffers,
+    /// which the caller marks dirty next. `runs` are the indirect blocks that led to them.
+    LeavesFreed { groups: &'a [FragNo], runs: FreedRuns },
     /// The buffers of these blocks of `ino` were discarded with their changes.
     BuffersDiscarded { ino: Ino, blocks: RangeInclusive<i64> },
     /// `ino` was cleared ([`InodeChange::Free`]). [`Response::free`] is for its number.

@@ -18,20 +18,23 @@
 //! Reference: `docs/spec/soft-updates.md` §11.
 
 mod event;
+mod journal;
 mod none;
 pub(crate) mod rules;
 mod softdep;
 mod sync;
 
 pub(crate) use event::{
-    BlockContent, DirPos, EntryKind, EntryTarget, Event, FragRun, FreeWhen, InodeChange,
+    BlockContent, DirPos, EntryKind, EntryTarget, Event, FragRun, FreeWhen, FreedRuns, InodeChange,
     ParentLink, PtrSlot, RemovedName, ReservedMask, Response,
 };
+pub(crate) use journal::{JournalFile, Journaled};
 pub(crate) use none::Unordered;
 pub(crate) use softdep::SoftUpdates;
 pub(crate) use sync::SyncOrdered;
 
 use crate::buf::{BufKey, BufKind, WriteHooks};
+use crate::error::Result;
 use ffs_ondisk::{DirOff, Ino};
 
 /// An item of the worklist: work that has become safe. The caller does the items in order, with no
@@ -47,8 +50,9 @@ pub(crate) enum WorkItem {
         /// By how much.
         by: u16,
     },
-    /// A `freeblks` or `freefrag`: mark runs of fragments free. A run may be longer than a block.
-    FreeBlks(Vec<FragRun>),
+    /// A `freeblks` or `freefrag`: mark the first runs free. If there are others, send
+    /// [`Event::LeavesFreed`] with them.
+    FreeBlks(FreedRuns),
     /// A `freefile`: mark an inode free.
     FreeFile {
         /// The inode.
@@ -111,6 +115,40 @@ pub(crate) struct Pending {
     pub(crate) inodes: u64,
 }
 
+/// How much of the journal is free.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum JournalSpace {
+    /// A third or more, or no journal is kept.
+    Enough,
+    /// Less than a third: everything is made durable soon.
+    Low,
+    /// Less than a tenth: operations wait.
+    Full,
+}
+
+/// Counts of a journal since the mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct JournalStats {
+    /// The journal is kept.
+    pub kept: bool,
+    /// Sectors for segments.
+    pub sectors: u64,
+    /// Sectors in use.
+    pub used: u64,
+    /// Records made durable.
+    pub records: u64,
+    /// Segments written.
+    pub segments: u64,
+    /// Bytes of segments written.
+    pub bytes: u64,
+    /// Device flushes for segments.
+    pub flushes: u64,
+    /// Times that the journal was emptied.
+    pub checkpoints: u64,
+    /// Times that it was given up because it was full.
+    pub overflows: u64,
+}
+
 /// An ordering mode.
 ///
 /// The defaults are those of a mode without any order: every write is delayed, and every resource
@@ -122,6 +160,44 @@ pub(crate) trait Ordering: WriteHooks {
     /// Records an event.
     fn notify(&self, _event: Event<'_>) -> Response {
         Response::DELAY
+    }
+
+    /// Whether the mode keeps a soft-updates journal if the volume has one.
+    fn wants_journal(&self) -> bool {
+        false
+    }
+
+    /// Whether a soft-updates journal is kept.
+    fn keeps_journal(&self) -> bool {
+        false
+    }
+
+    /// Begins to keep the journal `file`, which is empty: no segment has its time. Returns whether
+    /// it is kept. Nothing is dirty.
+    fn start_journal(&self, _file: JournalFile) -> bool {
+        false
+    }
+
+    /// Stops keeping the journal. Everything is durable.
+    fn stop_journal(&self) {}
+
+    /// Everything is durable and no operation is in progress: the segments of the journal so far
+    /// are not needed any more.
+    ///
+    /// # Errors
+    /// The device's.
+    fn checkpoint(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// How much space the journal has.
+    fn journal_space(&self) -> JournalSpace {
+        JournalSpace::Enough
+    }
+
+    /// Counts of the journal.
+    fn journal_stats(&self) -> JournalStats {
+        JournalStats::default()
     }
 
     /// Links that the stored count of `ino` has more than the file ([`Response::nlink_delta`]).

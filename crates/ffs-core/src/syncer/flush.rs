@@ -135,6 +135,11 @@ impl Syncer {
         p.deps == 0 && p.frags == 0 && p.inodes == 0 && !self.work_waits()
     }
 
+    /// Whether everything is durable.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.ump.cache.dirty_count() == 0 && self.finished()
+    }
+
     /// Makes all earlier changes durable, and does the deferred work that follows from them.
     /// Returns whether that was reached. If not, because other threads make changes too fast, the
     /// caller uses [`Syncer::sync_alone`].

@@ -12,8 +12,8 @@
 use super::Syncer;
 use crate::counters::add;
 use crate::error::Result;
-use crate::ordering::{Event, FragRun, WorkItem};
-use ffs_ondisk::{Dinode, Ino};
+use crate::ordering::{Event, FragRun, FreedRuns, WorkItem};
+use ffs_ondisk::{Dinode, FragNo, Ino};
 use std::collections::VecDeque;
 
 /// Items taken from the ordering mode at a time.
@@ -70,9 +70,10 @@ impl Syncer {
         match work {
             WorkItem::DropLinks { ino, by } => self.unlink_stored(*ino, *by)?,
             WorkItem::FreeBlks(runs) => {
-                for run in runs {
+                for run in &runs.first {
                     self.free_run(*run);
                 }
+                self.free_rest(runs)?;
             }
             WorkItem::FreeFile { ino, was_dir } => {
                 if self.ump.alloc.free_inode(*ino, *was_dir).is_err() {
@@ -104,6 +105,21 @@ impl Syncer {
             drop(self.table.free_unlinked(ino));
         }
         Ok(())
+    }
+
+    /// Passes on the runs that are freed after the first ones of `runs`, which are free in memory.
+    fn free_rest(&self, runs: &FreedRuns) -> Result<()> {
+        if runs.then.is_empty() {
+            return Ok(());
+        }
+        let g = self.ump.g();
+        let mut groups: Vec<FragNo> = runs.first.iter().map(|run| run.at).collect();
+        groups.sort_by_key(|at| g.dtog(*at));
+        groups.dedup_by_key(|at| g.dtog(*at));
+        let rest = runs.clone().rest();
+        self.ump.ordering.notify(Event::LeavesFreed { groups: &groups, runs: rest });
+        // Another thread may have written a group since: a later write must follow.
+        groups.iter().try_for_each(|at| self.ump.alloc.redirty_group(g.dtog(*at)))
     }
 
     /// Frees a run that may be longer than a block.

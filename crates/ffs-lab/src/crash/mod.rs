@@ -101,7 +101,7 @@ pub fn rule(name: &str) -> Result<ffs_core::Rule> {
 #[must_use]
 pub fn keeps_contract(ordering: OrderingPolicy) -> bool {
     match ordering {
-        OrderingPolicy::SoftUpdates => true,
+        OrderingPolicy::SoftUpdates | OrderingPolicy::Journaled => true,
         OrderingPolicy::Superblock
         | OrderingPolicy::Async
         | OrderingPolicy::Sync
@@ -114,7 +114,9 @@ pub fn keeps_contract(ordering: OrderingPolicy) -> bool {
 #[must_use]
 pub fn promise(ordering: OrderingPolicy, soft: oracle::SoftUpdateOptions) -> oracle::Promise {
     match ordering {
-        OrderingPolicy::SoftUpdates => oracle::Promise::SoftUpdates(soft),
+        OrderingPolicy::SoftUpdates | OrderingPolicy::Journaled => {
+            oracle::Promise::SoftUpdates(soft)
+        }
         OrderingPolicy::Superblock | OrderingPolicy::Sync => oracle::Promise::SyncOrdered,
         OrderingPolicy::Async | OrderingPolicy::None => oracle::Promise::Async,
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ffs_admin::newfs::{NewfsOptions, newfs};
+use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_core::{Env, Ffs, OrderingPolicy};
 use ffs_device::{BlockDevice, FileDevice, MemDevice, SplitMix64, SystemClock};
 
@@ -105,6 +106,10 @@ impl CoreTarget {
         let rng = SplitMix64::new(self.context.seed);
         newfs(device, &options, &SystemClock, &rng, &mut |_, _| {})
             .map_err(|error| self.unusable(error))?;
+        if self.spec.options.ordering == OrderingPolicy::Journaled {
+            let journal = TunefsOptions { journal: Some(true), ..TunefsOptions::default() };
+            tunefs(device, &journal).map_err(|error| self.unusable(error))?;
+        }
         Ok(())
     }
 
@@ -134,7 +139,7 @@ impl Target for CoreTarget {
     fn facts(&self) -> Facts {
         let durability = match self.spec.options.ordering {
             OrderingPolicy::Sync => "every operation, on return",
-            OrderingPolicy::SoftUpdates => "in order, within 30 s",
+            OrderingPolicy::SoftUpdates | OrderingPolicy::Journaled => "in order, within 30 s",
             OrderingPolicy::Superblock => "as the superblock has it",
             OrderingPolicy::Async | OrderingPolicy::None => "nothing before sync",
         };

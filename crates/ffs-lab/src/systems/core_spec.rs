@@ -125,6 +125,7 @@ impl CoreSpec {
         };
         match (name, value) {
             ("softdep", None) => self.options.ordering = OrderingPolicy::SoftUpdates,
+            ("suj", None) => self.options.ordering = OrderingPolicy::Journaled,
             ("sync", None) => self.options.ordering = OrderingPolicy::Sync,
             ("async", None) => self.options.ordering = OrderingPolicy::None,
             ("noatime", None) => self.options.atime = Atime::Never,
@@ -161,6 +162,6 @@ impl CoreSpec {
 }
 
 /// The words of a core target besides the mount options.
-const OWN: &str = "sync, async, softdep, noatime, relatime, atime, format=ufs1|ufs2, \
+const OWN: &str = "sync, async, softdep, suj, noatime, relatime, atime, format=ufs1|ufs2, \
                    endian=little|big, \
                    bsize=, fsize=, size=, image=FILE";

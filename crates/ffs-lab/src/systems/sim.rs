@@ -227,7 +227,7 @@ impl Target for SimTarget {
     fn facts(&self) -> Facts {
         let durability = match self.spec.core.options.ordering {
             OrderingPolicy::Sync => "names, on return",
-            OrderingPolicy::SoftUpdates => "in order, within 30 s",
+            OrderingPolicy::SoftUpdates | OrderingPolicy::Journaled => "in order, within 30 s",
             OrderingPolicy::Superblock => "as the superblock has it",
             OrderingPolicy::Async | OrderingPolicy::None => "nothing before sync",
         };

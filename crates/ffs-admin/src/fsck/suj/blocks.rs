@@ -149,13 +149,13 @@ impl Recovery<'_> {
             if let Some(why) = g.run_problem(child, g.frag) {
                 return unusable(format!("freed indirect block {at}: pointer {raw} is {why}"));
             }
-            // A block with records of its own was decided by them.
-            let decided = recs.contains_key(&(child.0 / u64::from(g.frag)));
-            if decided || !self.is_in_use(child)? {
+            if !self.is_in_use(child)? {
                 continue;
             }
+            // If the block was allocated again, its records give the pointers that lead to it.
             self.release_run(child, g.frag)?;
-            if level > 1 {
+            let again = recs.contains_key(&(child.0 / u64::from(g.frag)));
+            if level > 1 && !again {
                 self.release_tree(child, level - 1, recs, seen)?;
             }
         }

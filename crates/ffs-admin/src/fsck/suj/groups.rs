@@ -1,7 +1,9 @@
 //! Maps and counts of the cylinder groups, and the totals.
 //!
 //! **Invariants.**
-//! 1. A group that the recovery uses has passed the checks of the format, its check hash included.
+//! 1. A group that the recovery uses has passed the checks of the format. Its check hash may be
+//!    wrong: the write of a group may have been interrupted between two sectors. Soft updates leave
+//!    every bit right all the same; the counts are computed anew.
 //! 2. Counts follow from the maps, by the function that newfs uses.
 //! 3. A fragment or inode in use that a map marks free contradicts soft updates (F2, F3), and ends
 //!    the recovery.
@@ -10,10 +12,12 @@
 
 use std::collections::btree_map::Entry;
 
-use ffs_ondisk::cg::{CG_MAGIC, Cg, CgFields, CgMut, validate};
+use ffs_ondisk::cg::{CG_MAGIC, Cg, CgFields, CgMut, hash_ok, validate_header};
+use ffs_ondisk::superblock::CkHash;
 use ffs_ondisk::{CgNo, Csum, Format, FragNo, Ino};
 
 use super::super::buffered::Class;
+use super::super::groups::{right_header, used_limit};
 use super::{Recovery, Step, unusable};
 use crate::newfs::group::recount;
 
@@ -22,6 +26,8 @@ pub(super) struct Group {
     pub(super) bytes: Vec<u8>,
     /// Directories that were freed.
     freed_dirs: i64,
+    /// The header may be that of another write than the maps.
+    torn: bool,
     changed: bool,
 }
 
@@ -31,11 +37,20 @@ impl Recovery<'_> {
         match self.groups.entry(c.0) {
             Entry::Occupied(entry) => Ok(entry.into_mut()),
             Entry::Vacant(entry) => {
-                let bytes = self.ck.read_group(c)?;
-                match validate(&self.ck.g, c, &bytes) {
-                    Ok(()) => Ok(entry.insert(Group { bytes, freed_dirs: 0, changed: false })),
-                    Err(why) => unusable(why.to_string()),
+                let mut bytes = self.ck.read_group(c)?;
+                let g = self.ck.g;
+                if let Err(why) = validate_header(&g, c, &bytes) {
+                    return unusable(why.to_string());
                 }
+                let torn = !hash_ok(&g, &bytes);
+                if torn {
+                    // The inode blocks were initialised before the write that marks their inodes.
+                    let (old, cg) = (CgFields::decode(&bytes, g.endian), Cg::new(&g, &bytes));
+                    let inited = cg.initediblk().max(used_limit(&g, cg.inosused()));
+                    right_header(&g, c, &old, inited).encode(&mut bytes, g.endian);
+                }
+                let torn = torn || !g.ckhash.contains(CkHash::CYLGRP);
+                Ok(entry.insert(Group { bytes, freed_dirs: 0, torn, changed: false }))
             }
         }
     }
@@ -55,15 +70,39 @@ impl Recovery<'_> {
         self.update_fragments()?;
         self.update_inodes()?;
         let g = self.ck.g;
-        for (&c, group) in self.groups.iter_mut().filter(|(_, group)| group.changed) {
-            let ndir = Cg::new(&g, &group.bytes).cs().ndir - group.freed_dirs;
+        for c in self.groups.keys().copied().collect::<Vec<_>>() {
+            self.ck.check_interrupt()?;
+            let counted = self.count_directories(CgNo(c))?;
+            let Some(group) = self.groups.get_mut(&c) else { continue };
+            if !group.changed && !group.torn {
+                continue;
+            }
+            let stored = Cg::new(&g, &group.bytes).cs().ndir - group.freed_dirs;
+            let ndir = counted.unwrap_or(stored);
             if ndir < 0 {
                 return unusable(format!("group {c} counts fewer directories than were freed"));
             }
+            let before = group.bytes.clone();
             recount(&g, &mut group.bytes, ndir);
-            self.ck.put_group(CgNo(c), &mut group.bytes)?;
+            if group.changed || group.bytes != before || !hash_ok(&g, &before) {
+                self.ck.put_group(CgNo(c), &mut group.bytes)?;
+            }
         }
         Ok(())
+    }
+
+    /// The directories in a group whose header may be wrong; `None` if it is right.
+    fn count_directories(&mut self, c: CgNo) -> Step<Option<i64>> {
+        let g = self.ck.g;
+        let Some(group) = self.groups.get(&c.0).filter(|group| group.torn) else { return Ok(None) };
+        let cg = Cg::new(&g, &group.bytes);
+        let used: Vec<u32> =
+            (0..cg.initediblk().min(g.ipg)).filter(|&i| cg.inode_used(i)).collect();
+        let mut dirs = 0;
+        for index in used {
+            dirs += i64::from(self.inode(Ino(c.0 * g.ipg + index))?.is_dir());
+        }
+        Ok(Some(dirs))
     }
 
     fn update_fragments(&mut self) -> Step<()> {
@@ -94,10 +133,13 @@ impl Recovery<'_> {
         let g = self.ck.g;
         for (ino, is_dir) in self.freed.clone() {
             let index = g.ino_to_cgi(Ino(ino));
+            let mixed = self.tables.links.get(&ino).is_some_and(|recs| recs.mixed);
             let group = self.group(g.ino_to_cg(Ino(ino)))?;
             if Cg::new(&g, &group.bytes).inode_used(index) {
                 CgMut::new(&g, &mut group.bytes).set_inode_used(index, false);
                 group.freed_dirs += i64::from(is_dir);
+                // The header may count the number as a directory or not.
+                group.torn |= mixed;
                 group.changed = true;
             }
         }

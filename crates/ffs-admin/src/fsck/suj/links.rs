@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ffs_ondisk::dir::{self, Record};
 use ffs_ondisk::geometry::DIRBLKSIZ;
-use ffs_ondisk::{FileType, Ino};
+use ffs_ondisk::{FileType, Ino, journal};
 
 use super::lookup::{DOTDOT_OFFSET, is_dot};
 use super::table::EntryPlace;
@@ -38,6 +38,9 @@ struct Links {
     found: BTreeSet<EntryPlace>,
     /// It lost a name that no record names: its directory is freed.
     lost_name: bool,
+    /// A directory that had a name before its first record, which no record removes: the records
+    /// may end between the new and the old name of a rename.
+    keeps_name: bool,
 }
 
 impl Links {
@@ -52,8 +55,9 @@ impl Links {
 
     fn has_name(&self) -> bool {
         match (self.is_dir, self.has_places) {
-            (true, true) => self.names().next().is_some(),
-            (true, false) => !self.lost_name,
+            (true, true) => self.names().next().is_some() || (self.keeps_name && !self.lost_name),
+            // The records of a new directory may end before that of its name.
+            (true, false) => !self.lost_name && self.count() > 0,
             (false, _) => self.count() > 0,
         }
     }
@@ -91,8 +95,10 @@ impl Recovery<'_> {
                 decision.queue.push(ino);
             }
             let places = self.tables.links.get(&ino).map(|recs| &recs.places);
-            let parents: BTreeSet<u32> =
-                places.into_iter().flatten().map(|place| place.0).collect();
+            // A record of an inode without a name gives no directory.
+            let nowhere = journal::NOWHERE.1.unsigned_abs();
+            let named = places.into_iter().flatten().filter(|place| place.1 != nowhere);
+            let parents: BTreeSet<u32> = named.map(|place| place.0).collect();
             for &parent in &parents {
                 self.check_directory(ino, parent)?;
             }
@@ -125,12 +131,14 @@ impl Recovery<'_> {
         let Some(recs) = self.tables.links.get(&ino) else { return Ok(None) };
         let Some(start) = recs.start else { return Ok(None) };
         let (mode, places) = (recs.mode, recs.places.clone());
+        let keeps_name = start > 0 && recs.initial.iter().all(|&place| is_dot(place));
         let elsewhere = i64::from(start) - recs.initial.len() as i64;
         if elsewhere < 0 {
             return unusable(format!("inode {ino}: more names removed than its {start} links"));
         }
         let mut links = self.stored_links(ino)?;
         links.elsewhere = elsewhere;
+        links.keeps_name = keeps_name;
         let recorded = FileType::of_mode(mode);
         if links.is_free {
             links.is_dir = recorded == Some(FileType::Directory);
@@ -166,6 +174,7 @@ impl Recovery<'_> {
             has_places: false,
             found: BTreeSet::new(),
             lost_name: false,
+            keeps_name: false,
         })
     }
 

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ffs_ondisk::journal::{Record, Ref};
-use ffs_ondisk::{FragNo, Geometry, Ino};
+use ffs_ondisk::{FileType, FragNo, Geometry, Ino};
 
 use super::Step;
 
@@ -24,6 +24,8 @@ pub(super) struct LinkRecs {
     pub(super) start: Option<u16>,
     /// Its mode in the last record.
     pub(super) mode: u16,
+    /// The number was that of a directory and of another file.
+    pub(super) mixed: bool,
     /// Places of names that it had before the first record.
     pub(super) initial: BTreeSet<EntryPlace>,
     /// All places.
@@ -34,6 +36,8 @@ pub(super) struct LinkRecs {
 
 impl LinkRecs {
     fn note(&mut self, r: &Ref) -> EntryPlace {
+        let is_dir = |mode| FileType::of_mode(mode) == Some(FileType::Directory);
+        self.mixed |= self.start.is_some() && is_dir(self.mode) != is_dir(r.mode);
         self.start.get_or_insert(r.nlink);
         self.mode = r.mode;
         let place = (r.parent, r.diroff.unsigned_abs());

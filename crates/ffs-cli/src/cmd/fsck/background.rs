@@ -99,7 +99,9 @@ fn report(name: &str, code: u8, text: &str) {
 /// Mounts the volume in `image`, which is called `name`.
 fn mount(image: &OsString, name: &str) -> Result<Session, Failure> {
     let opened = session::open(image, true)?;
-    session::recover(name, &opened.device);
+    if let Some(note) = session::recover(&opened.device) {
+        output::note(format!("{name}: {note}"));
+    }
     Session::mount(name.to_owned(), opened.device, &session::offline(), Env::system())
 }
 

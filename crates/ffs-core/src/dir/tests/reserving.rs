@@ -107,7 +107,7 @@ impl Ordering for Reserving {
                 assert!(!self.is_reserved(at));
                 Response::DELAY
             }
-            Event::EntryMoved { from, to } => {
+            Event::EntryMoved { from, to, .. } => {
                 assert!(!self.is_reserved(from) && !self.is_reserved(to));
                 Response::DELAY
             }

@@ -6,7 +6,7 @@ use crate::buf::{BufKey, BufKind, BufRef, WriteHooks, WriteResult, WriteStart};
 use crate::error::Error;
 use crate::options::Atime;
 use crate::ordering::{
-    Event, InodeChange, Ordering, Pending, Readiness, Response, SyncTarget, WorkItem,
+    Event, FreedRuns, InodeChange, Ordering, Pending, Readiness, Response, SyncTarget, WorkItem,
 };
 use crate::sync::Mutex;
 use crate::types::SyncScope;
@@ -234,7 +234,7 @@ fn sync_ends_with_an_empty_queue() {
         inode.update(InodeChange::NlinkDec).unwrap();
     }
     drop(s.block(1));
-    let work = vec![WorkItem::DropLinks { ino, by: 1 }, WorkItem::FreeBlks(Vec::new())];
+    let work = vec![WorkItem::DropLinks { ino, by: 1 }, WorkItem::FreeBlks(FreedRuns::default())];
     s.mode.0.lock().follows.insert(a.key, work);
     let free = s.b.t.ump.alloc.totals().nifree;
     s.b.t.release(&file).unwrap();

@@ -72,9 +72,14 @@ impl Renaming<'_> {
         }
     }
 
-    /// Notifies the ordering mode of the new ancestors of each directory that changes its parent.
+    /// Notifies the ordering mode of the new ancestors of each directory that changes its parent,
+    /// and of the link counts of parents that may lose a subdirectory.
     pub(super) fn notify_moves(&self) {
         let ordering = &self.mp.ump.ordering;
+        if self.src.is_dir() || self.dst.as_ref().is_some_and(Moved::is_dir) {
+            self.mp.report_links(&self.d1);
+            self.d2.iter().chain(&self.root).for_each(|dir| self.mp.report_links(dir));
+        }
         if self.changes_parent(&self.src) {
             ordering.notify(Event::DirectoryMoves { dir: self.src.ip.ino, above: &self.above_src });
         }

@@ -14,7 +14,7 @@ use super::invariant::broken;
 use super::pointer::PointerVersions;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
-use crate::ordering::{BlockContent, FragRun, PtrSlot};
+use crate::ordering::{BlockContent, FragRun, FreedRuns, PtrSlot};
 use ffs_ondisk::Ino;
 
 impl Softdep {
@@ -66,7 +66,7 @@ impl Softdep {
             self.pointer(place).is_some_and(|p| p.may_show(&self.graph, run.at, replaced))
         };
         if replaced.is_some() && moved.is_some_and(|run| !may_show(run)) {
-            self.worklist.free_blocks_now(std::mem::take(&mut frees));
+            self.worklist.free_blocks_now(FreedRuns::unordered(std::mem::take(&mut frees)));
         }
         let id = self.push_alloc(AllocDep { place, run: new, frees, entries: Vec::new() });
         if let PtrPlace::Indirect { ino, .. } = place
@@ -132,7 +132,7 @@ impl Softdep {
         let settled = self.pointer_mut(place).map(|versions| versions.set_durable(id, run));
         self.drop_settled_pointer(place);
         let frees = self.end_allocs(settled.unwrap_or_default());
-        self.worklist.free_blocks_now(frees);
+        self.worklist.free_blocks_now(FreedRuns::unordered(frees));
     }
 
     /// Ends versions of a pointer. Returns the runs that they kept from being freed.

@@ -152,18 +152,14 @@ impl Softdep {
                     removals += u64::from(matches!(entry.change, EntryChange::ClearAndDrop { .. }));
                 }
                 DepKind::DropLinks { .. } => removals += 1,
-                DepKind::FreeBlks { runs, .. } => {
-                    frags += runs.iter().map(|run| u64::from(run.frags)).sum::<u64>();
-                }
+                DepKind::FreeBlks { runs, .. } => frags += runs.frags(),
                 DepKind::FreeFile { .. } => inodes += 1,
                 _ => {}
             }
         }
         for item in self.worklist.items() {
             match item {
-                WorkItem::FreeBlks(runs) => {
-                    frags += runs.iter().map(|run| u64::from(run.frags)).sum::<u64>();
-                }
+                WorkItem::FreeBlks(runs) => frags += runs.frags(),
                 WorkItem::FreeFile { .. } => inodes += 1,
                 WorkItem::DropLinks { .. } => {}
             }

@@ -13,7 +13,7 @@
 
 use super::arena::ArenaKey;
 use crate::buf::BufKey;
-use crate::ordering::{DirPos, EntryTarget, FragRun, PtrSlot};
+use crate::ordering::{DirPos, EntryTarget, FragRun, FreedRuns, PtrSlot};
 use ffs_ondisk::Ino;
 use ffs_ondisk::geometry::NDADDR;
 use std::cmp::Ordering;
@@ -149,7 +149,7 @@ pub(super) enum DepKind {
     /// block's change, if the entry was removed from its block at once.
     DropLinks { ino: Ino, by: u16, name: Option<(u64, NonZeroU64)> },
     /// Work: free blocks of the inode.
-    FreeBlks { ino: Ino, runs: Box<[FragRun]> },
+    FreeBlks { ino: Ino, runs: Box<FreedRuns> },
     /// Work: free the inode's number.
     FreeFile { ino: Ino, was_dir: bool },
 }

@@ -4,11 +4,12 @@
 //! 1. The dependents of a discarded block require the inode, and the indirect blocks, that do not
 //!    name the block any more.
 
-use super::dep::Condition;
+use super::dep::{Condition, DepKind, Holds, Level};
 use super::engine::Softdep;
 use super::invariant::broken;
 use super::writes::Waiter;
 use crate::buf::BufKey;
+use crate::ordering::FreedRuns;
 use ffs_ondisk::Ino;
 use std::ops::RangeInclusive;
 
@@ -35,7 +36,7 @@ impl Softdep {
         let frees = self.end_allocs(versions);
         // The device may still show the way to this block.
         let above = self.indirects_above(key);
-        self.free_after(ino, frees, &above);
+        self.free_after(ino, FreedRuns::unordered(frees), &above);
     }
 
     /// The block will not be written. Its waiters wait for the inode and the indirect blocks above:
@@ -51,6 +52,12 @@ impl Softdep {
                 ext_attr.new = [0; 2];
             }
             self.require_inode(id, ino);
+            if self.graph.kind(id).is_some_and(DepKind::is_work) {
+                // Images may show the way to this block longer than the inode as stored now.
+                for on in self.pending_holes(ino) {
+                    self.graph.require(id, on, Level::Durable, Holds::Write);
+                }
+            }
             for &block in &above {
                 self.require_block(id, BufKey::File(ino, block));
             }

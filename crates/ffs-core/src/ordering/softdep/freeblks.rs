@@ -10,8 +10,8 @@ use super::dep::{DepId, DepKind, Holds, Level};
 use super::engine::Softdep;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
-use crate::ordering::{FragRun, FreeWhen};
-use ffs_ondisk::Ino;
+use crate::ordering::{FreeWhen, FreedRuns};
+use ffs_ondisk::{FragNo, Ino};
 
 impl Softdep {
     /// Puts an item of work that requires nothing on the worklist.
@@ -27,7 +27,7 @@ impl Softdep {
                 if let Some(extra) = self.inodedeps.extra_mut(ino) {
                     extra.freeblks.remove(&id);
                 }
-                self.worklist.free_blocks(runs.into_vec());
+                self.worklist.free_blocks(*runs);
                 self.inodedeps.drop_idle(ino);
             }
             Some(DepKind::FreeFile { ino, was_dir }) => self.worklist.free_file(ino, was_dir),
@@ -43,7 +43,7 @@ impl Softdep {
 
     /// Frees `runs` when the inode as it is stored now is durable, and the indirect blocks
     /// `partial` with their pointers cleared.
-    pub(super) fn free_after(&mut self, ino: Ino, runs: Vec<FragRun>, partial: &[i64]) {
+    pub(super) fn free_after(&mut self, ino: Ino, runs: FreedRuns, partial: &[i64]) {
         if runs.is_empty() {
             return;
         }
@@ -51,7 +51,7 @@ impl Softdep {
             return self.worklist.free_blocks_now(runs);
         }
         self.worklist.expect_frags(&runs);
-        let id = self.graph.insert(DepKind::FreeBlks { ino, runs: runs.into_boxed_slice() });
+        let id = self.graph.insert(DepKind::FreeBlks { ino, runs: Box::new(runs) });
         self.inodedeps.extra_or_default(ino).freeblks.replace(id);
         self.require_inode(id, ino);
         for &block in partial {
@@ -61,6 +61,19 @@ impl Softdep {
         let ext_attr = self.inodedeps.extra(ino).and_then(|extra| extra.ext_attr);
         for on in ext_attr.into_iter().chain(self.pending_holes(ino)) {
             self.graph.require(id, on, Level::Durable, Holds::Write);
+        }
+        self.perform_if_satisfied(id);
+    }
+
+    /// Frees indirect blocks when the groups in which the blocks below them are free are durable:
+    /// `groups` are blocks of these groups.
+    pub(super) fn leaves_freed(&mut self, groups: &[FragNo], runs: FreedRuns) {
+        self.worklist.expect_frags(&runs);
+        let id = self.graph.insert(DepKind::FreeBlks { ino: Ino(0), runs: Box::new(runs) });
+        for &at in groups {
+            let group = self.group_of(at);
+            self.writes.note_change(group);
+            self.require_block(id, group);
         }
         self.perform_if_satisfied(id);
     }

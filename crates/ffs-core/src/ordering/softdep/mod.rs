@@ -97,8 +97,8 @@ mod write;
 mod writes;
 
 use super::{
-    DirPos, Event, FreeWhen, OlderNames, Ordering, Pending, Readiness, ReservedMask, Response,
-    SyncPoint, SyncTarget, WorkItem,
+    DirPos, EntryTarget, Event, FreeWhen, OlderNames, Ordering, Pending, Readiness, ReservedMask,
+    Response, SyncPoint, SyncTarget, WorkItem,
 };
 use crate::buf::{BufKey, BufKind, WriteHooks, WriteResult, WriteStart};
 use crate::sync::{Mutex, MutexGuard};
@@ -165,6 +165,11 @@ impl SoftUpdates {
             reserved: AtomicBool::new(false),
             freed: AtomicBool::new(false),
         }
+    }
+
+    /// The inodes that a write may show in the entry at `at`, besides the present one.
+    pub(super) fn older_values(&self, at: DirPos) -> Vec<EntryTarget> {
+        self.lock().older_values(at)
     }
 
     fn lock(&self) -> Guard<'_> {
@@ -286,7 +291,7 @@ impl Softdep {
     fn handle(&mut self, event: Event<'_>) -> Response {
         let mut response = Response { free: FreeWhen::Later, ..Response::DELAY };
         match event {
-            Event::InodeAllocated { ino } => self.inode_allocated(ino),
+            Event::InodeAllocated { ino, .. } => self.inode_allocated(ino),
             Event::InodeBlockInitialized { block } => self.inode_block_initialized(block),
             Event::BlockAllocated { run } => _ = self.writes.note_change(self.group_of(run.at)),
             Event::PointerSet { slot, new, old, content, block } => {
@@ -321,18 +326,24 @@ impl Softdep {
             Event::EntryRemoved { at, old, name, removed } => {
                 response.reserve = self.entry_removed(at, old, name, removed);
             }
-            Event::EntryMoved { from, to } => self.entry_moved(from, to),
+            Event::EntryMoved { from, to, .. } => self.entry_moved(from, to),
             Event::DirectoryGrew { dir, lbn, old, new } => self.directory_grew(dir, lbn, old, new),
             Event::EntriesExchanged { ino } => self.entries_exchanged(ino),
             Event::ContentBeforeName { ino, dirty } => self.content_before_name(ino, dirty),
             Event::BlocksReleased { ino } => response.free = self.blocks_released(ino),
             Event::BlocksFreed { ino, runs, partial } => self.free_after(ino, runs, partial),
+            Event::LeavesFreed { groups, runs } => self.leaves_freed(groups, runs),
             Event::BuffersDiscarded { ino, blocks } => self.buffers_discarded(ino, blocks),
             Event::InodeReleased { ino, was_dir } => {
                 response.free = self.inode_released(ino, was_dir);
             }
-            Event::IndirectUpdated { .. } | Event::BlockTruncated { .. } | Event::BlockReplaced => {
-            }
+            Event::IndirectUpdated { .. }
+            | Event::BlockTruncated { .. }
+            | Event::BlockReplaced
+            | Event::LinkCount { .. }
+            | Event::DirectoryBegun { .. }
+            | Event::PointersCleared { .. }
+            | Event::RunShortened { .. } => {}
         }
         response
     }

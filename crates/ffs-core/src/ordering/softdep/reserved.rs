@@ -18,6 +18,21 @@ use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{DirOff, Ino};
 
 impl Softdep {
+    /// The inodes that a write of the block may show in the entry at `at`, besides the present one,
+    /// with their types.
+    pub(super) fn older_values(&self, at: DirPos) -> Vec<EntryTarget> {
+        let Some(versions) = self.pagedeps.entry(key_of(&self.g, at), at.off) else {
+            return Vec::new();
+        };
+        let before = versions.pending().split_last().map_or(&[][..], |(_, before)| before);
+        let pending = before.iter().filter_map(|id| match self.graph.kind(*id) {
+            Some(DepKind::Entry(entry)) => Some(entry.change.value()),
+            _ => None,
+        });
+        let all = std::iter::once(versions.durable()).chain(pending);
+        all.filter(|value| *value != NO_ENTRY).collect()
+    }
+
     /// The entry at `at` gets `id` as its last value. `durable`: its value on the device, if
     /// nothing about it is pending.
     pub(super) fn push_value(&mut self, at: DirPos, durable: EntryTarget, id: DepId) {

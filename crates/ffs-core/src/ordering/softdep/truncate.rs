@@ -13,6 +13,7 @@ use super::inodedep::InodeExtra;
 use super::pagedep::block_key;
 use super::pointer::{first_block, pointer_in};
 use crate::buf::BufKey;
+use crate::ordering::FreedRuns;
 use crate::ordering::rules::{Rule, holds};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
@@ -60,7 +61,7 @@ impl Softdep {
         if d.extsize == 0 {
             self.ext_attr_removed(ino);
         }
-        self.free_after(ino, frees, &[]);
+        self.free_after(ino, FreedRuns::unordered(frees), &[]);
     }
 
     /// The bounds of the inode that `d` has no use for.
@@ -96,7 +97,7 @@ impl Softdep {
         self.stop_tracking_size(ino);
         let versions = cleared.iter().flat_map(|versions| versions.pending().iter().copied());
         let frees = self.end_allocs(versions);
-        self.free_after(ino, frees, &[block]);
+        self.free_after(ino, FreedRuns::unordered(frees), &[block]);
         self.inodedeps.drop_idle(ino);
     }
 

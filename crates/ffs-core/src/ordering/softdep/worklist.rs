@@ -5,7 +5,7 @@
 //!    removals only until their work is on the list.
 
 use super::log::LOG;
-use crate::ordering::{FragRun, Pending, WorkItem};
+use crate::ordering::{FreedRuns, Pending, WorkItem};
 use ffs_ondisk::Ino;
 use std::collections::VecDeque;
 use tracing::trace;
@@ -20,10 +20,6 @@ pub(super) struct Worklist {
     removals: u64,
     frags: u64,
     inodes: u64,
-}
-
-fn frags_of(runs: &[FragRun]) -> u64 {
-    runs.iter().map(|run| u64::from(run.frags)).sum()
 }
 
 /// Lowers a total, which counts at least `by`.
@@ -47,7 +43,7 @@ impl Worklist {
         for item in &taken {
             trace!(target: LOG, ?item, "work taken");
             match item {
-                WorkItem::FreeBlks(runs) => subtract(&mut self.frags, frags_of(runs)),
+                WorkItem::FreeBlks(runs) => subtract(&mut self.frags, runs.frags()),
                 WorkItem::FreeFile { .. } => subtract(&mut self.inodes, 1),
                 WorkItem::DropLinks { .. } => {}
             }
@@ -61,19 +57,19 @@ impl Worklist {
     }
 
     /// Runs will be free later.
-    pub(super) fn expect_frags(&mut self, runs: &[FragRun]) {
-        self.frags += frags_of(runs);
+    pub(super) fn expect_frags(&mut self, runs: &FreedRuns) {
+        self.frags += runs.frags();
     }
 
     /// Runs of [`Worklist::expect_frags`] can be marked free.
-    pub(super) fn free_blocks(&mut self, runs: Vec<FragRun>) {
+    pub(super) fn free_blocks(&mut self, runs: FreedRuns) {
         if !runs.is_empty() {
             self.push(WorkItem::FreeBlks(runs));
         }
     }
 
     /// Runs can be marked free at once.
-    pub(super) fn free_blocks_now(&mut self, runs: Vec<FragRun>) {
+    pub(super) fn free_blocks_now(&mut self, runs: FreedRuns) {
         self.expect_frags(&runs);
         self.free_blocks(runs);
     }
@@ -122,7 +118,7 @@ impl Worklist {
 
     pub(super) fn bytes(&self) -> usize {
         let runs = self.items.iter().map(|item| match item {
-            WorkItem::FreeBlks(runs) => runs.capacity() * size_of::<FragRun>(),
+            WorkItem::FreeBlks(runs) => runs.heap_bytes(),
             WorkItem::DropLinks { .. } | WorkItem::FreeFile { .. } => 0,
         });
         self.items.capacity() * size_of::<WorkItem>() + runs.sum::<usize>()

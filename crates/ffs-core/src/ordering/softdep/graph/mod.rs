@@ -97,7 +97,7 @@ impl Dep {
             }
             DepKind::ExtAttr(_) => size_of::<ExtAttrDep>(),
             DepKind::SizeFloor(_) => size_of::<SizeFloor>(),
-            DepKind::FreeBlks { runs, .. } => size_of_val(&**runs),
+            DepKind::FreeBlks { runs, .. } => size_of_val(&**runs) + runs.heap_bytes(),
             _ => 0,
         };
         own + self.requirements.bytes() + self.dependents.bytes()

@@ -118,7 +118,7 @@ impl Rig {
 
     /// Allocates and stores the inode of a regular file.
     fn init(&mut self, ino: Ino) {
-        self.send(Event::InodeAllocated { ino });
+        self.send(Event::InodeAllocated { ino, is_dir: false });
         let d = Dinode { mode: 0o100_644, nlink: 1, ..Dinode::default() };
         self.store(ino, InodeChange::Init, &d);
     }

@@ -1,7 +1,7 @@
 //! Block pointers of inodes.
 
 use super::*;
-use crate::ordering::{BlockContent, PtrSlot};
+use crate::ordering::{BlockContent, FreedRuns, PtrSlot};
 
 fn set_block(rig: &mut Rig, new: FragRun, old: Option<FragRun>) {
     set_block_at(rig, 0, new, old, rig.g.bsize.into());
@@ -51,7 +51,7 @@ fn a_moved_block_is_free_when_the_new_pointer_is_durable() {
     rig.write_data(FILE, 0);
     rig.write_group();
     assert_eq!(rig.write_inodes(FILE).1.db[0], new.at.0 as i64);
-    assert_eq!(rig.take_work(), [WorkItem::FreeBlks(vec![old])]);
+    assert_eq!(rig.take_work(), [WorkItem::FreeBlks(FreedRuns::unordered(vec![old]))]);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_block_that_no_write_named_is_free_at_once() {
     let (old, new) = (rig.run(0), rig.run(1));
     set_block(&mut rig, old, None);
     set_block(&mut rig, new, Some(old));
-    assert_eq!(rig.take_work(), [WorkItem::FreeBlks(vec![old])]);
+    assert_eq!(rig.take_work(), [WorkItem::FreeBlks(FreedRuns::unordered(vec![old]))]);
 }
 
 #[test]
@@ -98,5 +98,5 @@ fn no_pointer_is_written_beyond_a_size_that_was_rolled_back() {
     let (rolled_back, d) = rig.write_inodes(FILE);
     assert!(!rolled_back);
     assert_eq!((d.size, d.db[1]), (2 * bsize, second.at.0 as i64));
-    assert_eq!(rig.take_work(), [WorkItem::FreeBlks(vec![short])]);
+    assert_eq!(rig.take_work(), [WorkItem::FreeBlks(FreedRuns::unordered(vec![short]))]);
 }
