@@ -82,15 +82,18 @@ impl Checker<'_> {
         for blk in 0..g.cg_frags(c) / g.frag {
             let first = g.cgbase(c).plus(u64::from(blk * g.frag));
             let used = self.used.byte(first.0) & full_pattern(g.frag);
-            if view.block_pattern(blk) != full_pattern(g.frag) && used == 0 {
-                self.give_freed_block(first)?;
+            // A block of which a part is free on the device: its last used part becomes free.
+            let free = view.block_pattern(blk);
+            if free != full_pattern(g.frag) && used == 0 {
+                self.give_freed_block(first, free)?;
             }
         }
         Ok(())
     }
 
-    /// Gives the freed block at `at` to the oldest snapshot that reads it in place.
-    fn give_freed_block(&mut self, at: FragNo) -> Res<()> {
+    /// Gives the freed block at `at` to the oldest snapshot that reads it in place. `free`: the
+    /// fragments that are free on the device.
+    fn give_freed_block(&mut self, at: FragNo, free: u8) -> Res<()> {
         let lbn = self.g.fragstoblks(at);
         for ino in self.listed.clone() {
             let mut node = self.read_inode(ino)?;
@@ -101,8 +104,12 @@ impl Checker<'_> {
                 return Ok(());
             }
             self.set_snapshot_pointer(&mut node, &slot, at)?;
-            for f in at.0..at.0 + u64::from(self.g.frag) {
-                self.used.set(f);
+            for f in 0..self.g.frag {
+                let at = at.0 + u64::from(f);
+                self.used.set(at);
+                if free & (1 << f) != 0 {
+                    self.new_frags.insert(at);
+                }
             }
             return Ok(());
         }

@@ -6,8 +6,8 @@
 //! # Invariants
 //! 1. A block that a snapshot reads in place never becomes wholly free: the oldest such snapshot
 //!    takes it over. So the block is not used for a copy, whose write nothing precedes.
-//! 2. The new pointer of a whole block needs no order: until it is durable, pointer 0 leads to the
-//!    same block. If parts of the block were freed before, the device may show them free: they are
+//! 2. Until the new pointer is durable, pointer 0 leads to the same block. The device may show parts
+//!    of the block free: those that were freed before, and those by which a file grew. They are
 //!    marked used there before the pointer is written.
 //!
 //! Reference: `spec/snapshots.md` §6, §12.
@@ -47,7 +47,6 @@ impl Snapshots {
         }
         if !self.alloc.free_part(run)? {
             self.take_over(&mut st, lbn)?;
-            st.unmarked.push(self.g().blkstofrags(lbn));
         }
         Ok(())
     }
@@ -59,6 +58,7 @@ impl Snapshots {
             let Some(s) = st.list.get_mut(index) else { break };
             if s.needs(self.dev(), lbn)? {
                 let own = self.g().blkstofrags(lbn);
+                st.unmarked.push(own);
                 s.map.set(self.dev(), lbn, own.pointer())?;
                 s.growth += self.block_sectors();
                 st.log_block(index, own);

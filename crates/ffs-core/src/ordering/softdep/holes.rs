@@ -54,6 +54,10 @@ impl Softdep {
     ) {
         let extra = self.inodedeps.extra(ino);
         let mut shown = extra.map_or(0, |extra| extra.truncated_size(&self.graph));
+        // An indirect block that the inode still shows may have pointers up to an older size.
+        let floors = extra.into_iter().flat_map(|extra| extra.indirect_floors());
+        let floors = floors.filter_map(|id| self.graph.floor(id)).map(|floor| floor.size);
+        let indirect_size = floors.fold(size, u64::max);
         let in_hole = |last: &usize| {
             let versions = self.pointer(PtrPlace::Inode(ino, *last));
             versions.is_some_and(|v| v.durable().is_none() && !v.is_empty())
@@ -70,7 +74,7 @@ impl Softdep {
         for &(index, old) in cleared {
             if self.set_hole(ino, index, old) {
                 let end = self.g.lblktosize(Lbn(index as u64 + 1));
-                shown = shown.max(if index < NDADDR { end.min(size) } else { size });
+                shown = shown.max(if index < NDADDR { end.min(size) } else { indirect_size });
             }
         }
         if shown > 0 {

@@ -87,7 +87,9 @@ impl Softdep {
         if is_last {
             self.pagedeps.remove_entry(key, at.off);
         }
-        for version in older {
+        // A durable name that is not reachable yet has no versions. It may be `id` itself.
+        let unreachable = self.pagedeps.take_unreachable(at).filter(|older| *older != id);
+        for version in older.into_iter().chain(unreachable) {
             // The newer value keeps the promises of the older one.
             let ino = self.value_of(version).map_or(Ino(0), |value| value.ino);
             self.inodedeps.unlist_name(ino, version);

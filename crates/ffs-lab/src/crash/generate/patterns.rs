@@ -1,11 +1,13 @@
 //! Patterns that have broken file systems before, this one included.
 //!
-//! Each is a workload text on the standard tree. `{b}` is the size of a block, `{f}` that of a
-//! fragment, `{long}` a text that fits in no inode; of the names `{1}` to `{6}` four fill a sector.
+//! Each is a workload text on the standard tree. `{b}` is the size of a block, `{12b}` that of all
+//! direct blocks, `{f}` that of a fragment, `{long}` a text that fits in no inode; of the names
+//! `{1}` to `{6}` four fill a sector.
 //!
 //! Reference: `spec/fsck-and-crash.md` §12.2, `spec/soft-updates.md` §2.2, §15.
 
 use ffs_device::{Rng, SplitMix64};
+use ffs_ondisk::geometry::NDADDR;
 
 use super::super::geometry::Shape;
 use super::super::op::{Op, Path, Space, Workload};
@@ -167,6 +169,9 @@ const PATTERNS: &[&str] = &[
     "tmpfile /A/n 3000\nunlink /B/foo\nfsync /foo",
     "rename /A/foo /B/foo\nunlink /B/l\nrename /B/foo /A/moved\nfsync /foo",
     "exchange /A/foo /B/foo\nrename /B/foo /A/C/q\nfsync /foo",
+    // Truncated in an indirect block, then below it to a block that was a hole.
+    "create /n\nwrite /n {12b} 70000\nsync\ntruncate /n {12b+}\nwrite /n {b} 100\n\
+     truncate /n {2b}\ncreate /m\nfsync /m",
     // A name that is given by a rename and lost before a write contains it, then a removal.
     "unlink /A/foo\nrename /foo /A/foo\nrmdir /B/e\nunlink /A/foo\nfsync /B",
     "create /A/C/n\nsync\nrename /foo /A/C/n\nrename /A/C/n /A/foo\nunlink /A/foo\nfsync /A",
@@ -261,8 +266,11 @@ pub(super) fn fragments_filled() -> Vec<Op> {
 pub(super) fn all(shape: &Shape) -> Vec<Workload> {
     let (block, frag) = (shape.bsize.to_string(), shape.fsize.to_string());
     let twice = (2 * shape.bsize).to_string();
+    let direct = NDADDR as u32 * shape.bsize;
     let ops = |text: &&str| {
         let text = text.replace("{b}", &block).replace("{f}", &frag).replace("{2b}", &twice);
+        let text = text.replace("{12b}", &direct.to_string());
+        let text = text.replace("{12b+}", &(direct + 100).to_string());
         let text = text.replace("{long}", &"t".repeat(150));
         let name = |number| format!("{number}{}", "n".repeat(100));
         let text = (1..=6).fold(text, |text, n| text.replace(&format!("{{{n}}}"), &name(n)));
