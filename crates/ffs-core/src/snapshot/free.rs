@@ -6,9 +6,9 @@
 //! # Invariants
 //! 1. A block that a snapshot reads in place never becomes wholly free: the oldest such snapshot
 //!    takes it over. So the block is not used for a copy, whose write nothing precedes.
-//! 2. Until the new pointer is durable, pointer 0 leads to the same block. The device may show parts
-//!    of the block free: those that were freed before, and those by which a file grew. They are
-//!    marked used there before the pointer is written.
+//! 2. Until the new pointer is durable, pointer 0 leads to the same block. The device may show
+//!    parts of the block free: those that were freed before, and those by which a file grew. They
+//!    are marked used there before the pointer is written.
 //!
 //! Reference: `spec/snapshots.md` §6, §12.
 
