@@ -57,9 +57,7 @@ impl Snapshots {
         for index in 0..st.list.len() {
             let Some(s) = st.list.get_mut(index) else { break };
             if s.needs(self.dev(), lbn)? {
-                let own = self.g().blkstofrags(lbn);
-                st.unmarked.push(own);
-                s.map.set(self.dev(), lbn, own.pointer())?;
+                let own = s.map.take_over(self.dev(), lbn)?;
                 s.growth += self.block_sectors();
                 st.log_block(index, own);
                 bump(&self.cache.counters.snapshot_takeovers);

@@ -37,6 +37,9 @@ pub(crate) struct PointerMap {
     above: Vec<FragNo>,
     cached: BTreeMap<usize, Vec<u8>>,
     changed: BTreeSet<usize>,
+    /// Blocks that the snapshot took over since its pointers were written. The device may show
+    /// parts of them free.
+    unmarked: Vec<FragNo>,
     /// For each leaf that was read: a bit for each pointer that is not 0.
     copied: Vec<Option<Box<[u64]>>>,
 }
@@ -124,6 +127,7 @@ impl PointerMap {
             above,
             cached: BTreeMap::new(),
             changed: BTreeSet::new(),
+            unmarked: Vec::new(),
             copied,
         }
     }
@@ -243,12 +247,30 @@ impl PointerMap {
         Ok(())
     }
 
+    /// Sets the pointer of block `lbn`, in memory, to its place on the volume: the snapshot owns
+    /// the block now. Returns the place.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn take_over(&mut self, dev: &dyn BlockDevice, lbn: Lbn) -> Result<FragNo> {
+        let own = self.g.blkstofrags(lbn);
+        self.set(dev, lbn, own.pointer())?;
+        self.unmarked.push(own);
+        Ok(own)
+    }
+
+    /// Blocks that must be marked used on the device before [`PointerMap::write`].
+    pub(super) fn unmarked(&self) -> &[FragNo] {
+        &self.unmarked
+    }
+
     /// The number of indirect blocks that changed since they were written.
     pub(super) fn changed(&self) -> usize {
         self.changed.len()
     }
 
-    /// Writes the indirect blocks that changed, without making them durable.
+    /// Writes the indirect blocks that changed, without making them durable. The blocks of
+    /// [`PointerMap::unmarked`] are marked used on the device.
     ///
     /// # Errors
     /// The device's. Blocks that were not written stay changed.
@@ -259,6 +281,7 @@ impl PointerMap {
             }
             self.changed.remove(&leaf);
         }
+        self.unmarked.clear();
         Ok(())
     }
 
@@ -294,7 +317,8 @@ impl PointerMap {
         if self.cached.len() < MAX_CLEAN {
             return Ok(());
         }
-        if self.changed.len() >= MAX_CLEAN {
+        // Pointers to unmarked blocks are written only by the caller that marks the blocks.
+        if self.changed.len() >= MAX_CLEAN && self.unmarked.is_empty() {
             self.write(dev)?;
         }
         let changed = &self.changed;

@@ -85,9 +85,6 @@ struct State {
     list: Vec<Snapshot>,
     /// Blocks for copies: allocated, and marked used on the device.
     spare: Vec<FragNo>,
-    /// Blocks that snapshots took over, and of which the device may show parts free: they are
-    /// marked used there before the pointers to them are written.
-    unmarked: Vec<FragNo>,
     /// Blocks that snapshots acquired since [`Snapshots::begin_log`]. `None` also if a snapshot was
     /// removed since.
     log: Option<Vec<FragNo>>,
@@ -261,11 +258,16 @@ impl Snapshots {
     }
 
     fn write_pointers(&self, st: &mut State) -> Result<()> {
-        if !st.unmarked.is_empty() {
-            self.mark_used(&st.unmarked)?;
-            st.unmarked.clear();
+        st.list.iter_mut().try_for_each(|s| self.write_map(&mut s.map))
+    }
+
+    /// Writes changed pointers of one snapshot, after the blocks that it took over are used on the
+    /// device.
+    fn write_map(&self, map: &mut PointerMap) -> Result<()> {
+        if !map.unmarked().is_empty() {
+            self.mark_used(map.unmarked())?;
         }
-        st.list.iter_mut().try_for_each(|s| s.map.write(self.dev()))
+        map.write(self.dev())
     }
 
     /// Reads block `lbn` of snapshot `ino` into `out`, a block long. `None`: the snapshot is not

@@ -29,7 +29,7 @@ impl Snapshots {
             None => PointerMap::load(self.g(), self.dev(), ino, d)?,
         };
         self.clear_marks(&mut map)?;
-        map.write(self.dev())?;
+        self.write_map(&mut map)?;
         self.flush()?;
         info!(target: LOG, ino = ino.0, "snapshot removed");
         if !self.is_active() {
