@@ -20,7 +20,7 @@ use std::sync::Arc;
 use ffs_admin::{AdminError, Volume};
 use ffs_core::{Attr, Cred, Error, Ffs, FileFlags, FileType, Ino, Vnode};
 use ffs_device::{BlockDevice, DeviceError, Durability, Operation};
-use ffs_ondisk::snapshot::{active, image_bytes, list_bytes};
+use ffs_ondisk::snapshot::{SNAP_DIR, active, image_bytes, list_bytes};
 
 use crate::namei::join;
 
@@ -266,10 +266,10 @@ fn names(
     let mut dirs = vec![Dir { ino: root.ino(), name: Vec::new(), parent: 0, len: 0 }];
     let mut todo = VecDeque::from([0]);
     let mut seen = BTreeSet::from([root.ino()]);
-    if let Ok(dir) = fs.lookup(cred, &root, b".snap")
+    if let Ok(dir) = fs.lookup(cred, &root, SNAP_DIR.as_bytes())
         && seen.insert(dir.ino())
     {
-        dirs.push(Dir { ino: dir.ino(), name: b".snap".to_vec(), parent: 0, len: 6 });
+        dirs.push(Dir { ino: dir.ino(), name: SNAP_DIR.into(), parent: 0, len: 6 });
         todo.push_front(1);
     }
     while let Some(at) = todo.pop_front().filter(|_| !links.is_empty()) {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use bsdffs::bgfsck::{Changed, CheckOptions, CheckReport, Outcome, run};
+use bsdffs::bgfsck::{CheckOptions, CheckReport, Outcome, run};
 use ffs_admin::counted;
 use ffs_admin::fsck::exit;
 use ffs_core::Ffs;
-use ffs_fuse::{CheckResult, CheckRun, Stale};
+use ffs_fuse::{CheckResult, CheckRun};
 
 /// `-F`, `-B`: the volume has no soft updates.
 pub(crate) const NO_SOFTDEP: u8 = 5;
@@ -20,13 +20,7 @@ pub(crate) fn of_mount(check: &CheckRun<'_>) -> CheckResult {
         paced: true,
         interrupt: Arc::clone(&check.interrupt),
         max_memory: None,
-        changed: &mut |what| {
-            (check.stale)(match what {
-                Changed::Attributes(ino) => Stale::Attributes(ino),
-                Changed::Content(ino) => Stale::Content(ino),
-                Changed::Name(dir, name) => Stale::Name(dir, name),
-            });
-        },
+        changed: &mut |what| (check.changed)(what),
         progress: &mut |_| {},
     };
     let report = run(check.fs, options);

@@ -16,6 +16,13 @@ pub struct Gauge {
     pub meaning: &'static str,
 }
 
+impl Gauge {
+    /// A number by its name, with its meaning.
+    pub(crate) fn new(name: &'static str, value: u64, meaning: &'static str) -> Gauge {
+        Gauge { name, value, meaning }
+    }
+}
+
 macro_rules! bsd_name {
     ($name:ident $bsd:literal) => {
         $bsd
@@ -166,7 +173,7 @@ impl CounterValues {
     #[must_use]
     pub fn all(&self) -> Vec<Gauge> {
         let mut all = self.gauges();
-        let mut row = |name, value, meaning| all.push(Gauge { name, value, meaning });
+        let mut row = |name, value, meaning| all.push(Gauge::new(name, value, meaning));
         row("vfs.cache.numcalls", self.cache_numcalls(), "Names looked up.");
         let [good, negative, bad, falsehits, miss, long, pass2, two_passes] = self.nchstats();
         row("vfs.cache.nchstats.goodhits", good, "Names found in memory.");

@@ -12,24 +12,13 @@
 
 use crate::log::LOG;
 use crate::wire::{Device, Pages, Reply, node_of};
-use ffs_core::{CheckNeed, CheckProgress, Ffs, Ino};
+use ffs_core::{Changed, CheckNeed, CheckProgress, Ffs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// The lowest priority of a process.
 const NICE: i32 = 19;
-
-/// Something that a check changed without a request of the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stale<'a> {
-    /// Attributes of a file.
-    Attributes(Ino),
-    /// Attributes and content of a file.
-    Content(Ino),
-    /// A name in a directory.
-    Name(Ino, &'a [u8]),
-}
 
 /// A check in the background, as its function gets it.
 pub struct CheckRun<'a> {
@@ -40,7 +29,7 @@ pub struct CheckRun<'a> {
     /// Set to end the check.
     pub interrupt: Arc<AtomicBool>,
     /// To be called with everything that the check changes.
-    pub stale: &'a (dyn Fn(Stale<'_>) + Sync),
+    pub changed: &'a (dyn Fn(Changed<'_>) + Sync),
 }
 
 /// The result of a check.
@@ -119,18 +108,22 @@ impl Checker {
     fn run(&self, check: CheckFn, force: bool, interrupt: Arc<AtomicBool>) -> CheckResult {
         // On Linux, of this thread alone. A failure leaves the priority of the mount.
         let _ = rustix::process::setpriority_process(None, NICE);
-        let stale = |what: Stale<'_>| {
+        let changed = |what: Changed<'_>| {
             // This fails if the kernel does not have the file, which then is not stale.
             let _ = match what {
-                Stale::Attributes(ino) => self.device.send(&Reply::stale_attributes(node_of(ino))),
-                Stale::Content(ino) => {
+                Changed::Attributes(ino) => {
+                    self.device.send(&Reply::stale_attributes(node_of(ino)))
+                }
+                Changed::Content(ino) => {
                     let pages = Pages { node: node_of(ino), offset: 0, len: u64::MAX };
                     self.device.send(&Reply::stale_content(pages))
                 }
-                Stale::Name(dir, name) => self.device.send(&Reply::stale_name(node_of(dir), name)),
+                Changed::Name(dir, name) => {
+                    self.device.send(&Reply::stale_name(node_of(dir), name))
+                }
             };
         };
-        let result = check(&CheckRun { fs: &self.fs, force, interrupt, stale: &stale });
+        let result = check(&CheckRun { fs: &self.fs, force, interrupt, changed: &changed });
         tracing::info!(target: LOG, code = result.code, result = result.text, "check ended");
         result
     }

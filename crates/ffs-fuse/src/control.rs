@@ -3,7 +3,7 @@
 use crate::error::MountError;
 use crate::mountinfo::{self, Mount};
 use crate::server::{CONTROL, MESSAGE};
-use ffs_core::SnapshotStats;
+use ffs_core::{GID_OPERATOR, SnapshotStats};
 use ffs_device::host_words;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Gid, Mode, OFlags};
@@ -204,9 +204,6 @@ pub(crate) fn command(mount_point: &Path, message: &str) -> Result<String, Mount
     command_on(&dir, mount_point, message)
 }
 
-/// BSD's group *operator*, whose members make backups.
-const OPERATOR: u32 = 5;
-
 /// Makes a snapshot of the ffs mount with `file`, as the new file `file`.
 ///
 /// # Errors
@@ -231,7 +228,7 @@ pub fn make_snapshot(file: &Path) -> Result<SnapshotStats, MountError> {
     });
     if made.is_ok() {
         // As mksnap_ffs does; only root may. The snapshot is made in any case.
-        let _ = rustix::fs::fchown(&fd, None, Some(Gid::from_raw(OPERATOR)));
+        let _ = rustix::fs::fchown(&fd, None, Some(Gid::from_raw(GID_OPERATOR)));
         let _ = rustix::fs::fchmod(&fd, Mode::RUSR | Mode::RGRP);
     }
     if made.is_err() {

@@ -61,7 +61,7 @@ mod umount;
 mod wire;
 
 pub use bgfsck::background_check;
-pub use checker::{CheckFn, CheckResult, CheckRun, Stale};
+pub use checker::{CheckFn, CheckResult, CheckRun};
 pub use control::{
     Changed, Control, Entry, EntryKind, delete_snapshot, make_snapshot, mount_source,
 };

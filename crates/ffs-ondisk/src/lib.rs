@@ -94,3 +94,7 @@ pub use geometry::{Format, Geometry};
 pub use superblock::Superblock;
 pub use units::{CgNo, DirOff, FragNo, Ino, Lbn};
 pub use wire::Endian;
+
+/// BSD's group *operator*, whose members make backups (`GID_OPERATOR`): of snapshots and of quota
+/// files.
+pub const GID_OPERATOR: u32 = 5;

@@ -24,10 +24,8 @@ pub const ENDIAN: Endian = Endian::Big;
 /// The largest id that is counted: FreeBSD reads ids as signed and ignores files with a negative
 /// one, so that a quota file cannot grow to hundreds of gigabytes.
 pub const MAX_ID: u32 = i32::MAX as u32;
-/// The permissions of a new quota file.
+/// The permissions of a new quota file. Root owns it, its group is [`crate::GID_OPERATOR`].
 pub const MODE: u16 = 0o640;
-/// The group of a new quota file: FreeBSD's `operator`. The owner is root.
-pub const GROUP: u32 = 5;
 /// Seconds above a soft limit before it is enforced, unless record 0 has other ones
 /// (`MAX_DQ_TIME`, `MAX_IQ_TIME`).
 pub const DEFAULT_GRACE: i64 = 7 * 24 * 60 * 60;

@@ -18,6 +18,9 @@ use crate::geometry::Geometry;
 use crate::superblock::Superblock;
 use crate::units::{FragNo, Ino, Lbn};
 
+/// The directory in the root in which programs make snapshots.
+pub const SNAP_DIR: &str = ".snap";
+
 /// Pointer of a block that was free: reads as zeros and is never copied.
 pub const BLK_NOCOPY: i64 = 1;
 /// Pointer of a block of another snapshot: reads as zeros.

@@ -23,7 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ffs_admin::fsck::{
     CheckEnd, Finding, FsckOptions, Phase, Progress, SnapshotCheck, Totals, check_snapshot,
 };
-use ffs_core::{BackgroundCheck, CheckNeed, Error, Ffs, Ino};
+pub use ffs_core::Changed;
+use ffs_core::{BackgroundCheck, CheckNeed, Error, Ffs};
 use ffs_device::BlockDevice;
 
 use crate::snapshot::SnapshotDevice;
@@ -37,17 +38,6 @@ const MAX_ROUNDS: u32 = 8;
 const LEAST_FREE: u64 = 64;
 /// The phase that [`BackgroundCheck::note_progress`] gets while corrections are made.
 const CORRECTING: u64 = 6;
-
-/// A name or a file that a correction changed. The kernel may have it in its caches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed<'a> {
-    /// Attributes of a file.
-    Attributes(Ino),
-    /// Attributes and content of a file.
-    Content(Ino),
-    /// A name in a directory.
-    Name(Ino, &'a [u8]),
-}
 
 /// How to check.
 pub struct CheckOptions<'a> {

@@ -139,7 +139,7 @@ impl Default for NewfsOptions {
             reproducible: false,
             dry_run: false,
             erase: false,
-            operator_gid: 5,
+            operator_gid: ffs_ondisk::GID_OPERATOR,
         }
     }
 }

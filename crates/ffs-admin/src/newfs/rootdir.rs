@@ -2,6 +2,7 @@
 
 use ffs_ondisk::dir::{self, DirFormat, Record};
 use ffs_ondisk::geometry::DIRBLKSIZ;
+use ffs_ondisk::snapshot::SNAP_DIR;
 use ffs_ondisk::{Dinode, FileType, Format, Geometry, Ino, Timespec};
 
 use super::options::{NewfsOptions, Release};
@@ -15,7 +16,7 @@ const SNAP_MODE: u16 = 0o775;
 
 /// The only directory block of the root.
 pub(super) fn root_dirblk(g: &Geometry, with_snap: bool) -> [u8; DIRBLKSIZ] {
-    let names = [(Ino::ROOT, &b"."[..]), (Ino::ROOT, b".."), (SNAP_INO, b".snap")];
+    let names = [(Ino::ROOT, &b"."[..]), (Ino::ROOT, b".."), (SNAP_INO, SNAP_DIR.as_bytes())];
     dirblk(g, &names[..if with_snap { 3 } else { 2 }])
 }
 

@@ -55,28 +55,35 @@ fn what_cannot_be_checked_in_the_background_has_its_exit_code() {
     fails(&["fsck", "-B", &d.str("")], 1, "nothing is mounted");
 }
 
+/// Mounts an unclean volume. Returns the image, the mount point, and what was printed; `None` where
+/// nothing can be mounted.
+fn mounted_unclean(d: &Dir, options: &str) -> Option<(String, String, String)> {
+    if !fuse() {
+        return None;
+    }
+    let (image, at) = (unclean(d), d.str("mnt"));
+    fs::create_dir(&at).unwrap();
+    let mounted = run(&["mount", "-o", options, &image, &at]);
+    let printed = text(&mounted);
+    if !mounted.status.success() {
+        println!("skipped: cannot mount: {printed}");
+        return None;
+    }
+    Some((image, at, printed))
+}
+
 #[test]
 fn a_mount_checks_an_unclean_volume_unless_that_is_forbidden() {
-    if !fuse() {
-        return;
-    }
     let d = Dir::new();
-    let image = unclean(&d);
-    let at = d.str("mnt");
-    fs::create_dir(&at).unwrap();
-    let mount = |options: &str| run(&["mount", "-o", options, &image, &at]);
-    let mounted = mount("nobgfsck");
-    if !mounted.status.success() {
-        return println!("skipped: cannot mount: {}", text(&mounted));
-    }
-    assert!(text(&mounted).contains("mounted without a check"), "{}", text(&mounted));
+    let Some((image, at, printed)) = mounted_unclean(&d, "nobgfsck") else { return };
+    assert!(printed.contains("mounted without a check"), "{printed}");
     let gauge = |name: &str| ok(&["sysctl", &at, name]).trim().to_owned();
     let corrections = "vfs.ffs.bgfsck.corrections";
     assert!(gauge(corrections).ends_with('0'), "{}", gauge(corrections));
     ok(&["umount", &at]);
     assert_eq!(code(&["fsck", "-F", &image]), Some(0), "still unclean");
 
-    let mounted = mount("rw");
+    let mounted = run(&["mount", "-o", "rw", &image, &at]);
     assert!(text(&mounted).contains("checking it in the background"), "{}", text(&mounted));
     // The mount is in use at once, and the check ends.
     fs::write(d.path("mnt").join("new"), [7; 50_000]).unwrap();
@@ -92,17 +99,8 @@ fn a_mount_checks_an_unclean_volume_unless_that_is_forbidden() {
 
 #[test]
 fn a_check_ends_before_the_mount_becomes_read_only() {
-    if !fuse() {
-        return;
-    }
     let d = Dir::new();
-    let image = unclean(&d);
-    let at = d.str("mnt");
-    fs::create_dir(&at).unwrap();
-    let mounted = run(&["mount", &image, &at]);
-    if !mounted.status.success() {
-        return println!("skipped: cannot mount: {}", text(&mounted));
-    }
+    let Some((image, at, _)) = mounted_unclean(&d, "rw") else { return };
     let read_only = run(&["mount", "-u", "-o", "ro", &at]);
     let refused = run(&["fsck", "-B", "-f", &at]);
     let read_write = run(&["mount", "-u", "-o", "rw", &at]);

@@ -92,13 +92,17 @@ impl CacheStats {
     #[must_use]
     pub fn gauges(&self) -> Vec<Gauge> {
         let mut out = vec![
-            gauge("vfs.numbufs", self.headers, "Blocks with a buffer header."),
-            gauge("vfs.bufspace", self.bufspace, "Bytes of blocks with a buffer header."),
-            gauge("vfs.bufmallocspace", self.bufmallocspace, "Bytes of small directory buffers."),
-            gauge("vfs.ffs.pagespace", self.pagespace, "Bytes of blocks in pages."),
-            gauge("vfs.ffs.pagewaste", self.waste, "Bytes lost by rounding blocks up."),
-            gauge("vfs.ffs.dirtyspace", self.dirtyspace, "Bytes of dirty blocks."),
-            gauge(
+            Gauge::new("vfs.numbufs", self.headers, "Blocks with a buffer header."),
+            Gauge::new("vfs.bufspace", self.bufspace, "Bytes of blocks with a buffer header."),
+            Gauge::new(
+                "vfs.bufmallocspace",
+                self.bufmallocspace,
+                "Bytes of small directory buffers.",
+            ),
+            Gauge::new("vfs.ffs.pagespace", self.pagespace, "Bytes of blocks in pages."),
+            Gauge::new("vfs.ffs.pagewaste", self.waste, "Bytes lost by rounding blocks up."),
+            Gauge::new("vfs.ffs.dirtyspace", self.dirtyspace, "Bytes of dirty blocks."),
+            Gauge::new(
                 "vfs.ffs.dirsresident",
                 self.resident_directories,
                 "Directories with a block in memory.",
@@ -106,8 +110,8 @@ impl CacheStats {
         ];
         self.by_class(&mut out, |c, names| {
             [
-                gauge(names[4], c.tier1_bytes, "Bytes of such blocks with a buffer header."),
-                gauge(names[5], c.tier2_bytes, "Bytes of such blocks in pages only."),
+                Gauge::new(names[4], c.tier1_bytes, "Bytes of such blocks with a buffer header."),
+                Gauge::new(names[5], c.tier2_bytes, "Bytes of such blocks in pages only."),
             ]
         });
         out
@@ -119,10 +123,10 @@ impl CacheStats {
         let mut out = Vec::new();
         self.by_class(&mut out, |c, names| {
             [
-                gauge(names[0], c.tier1_hits, "Such blocks found with a buffer header."),
-                gauge(names[1], c.tier2_hits, "Such blocks found in pages."),
-                gauge(names[2], c.misses, "Such blocks read from the device."),
-                gauge(names[3], c.evictions, "Such blocks evicted for new ones."),
+                Gauge::new(names[0], c.tier1_hits, "Such blocks found with a buffer header."),
+                Gauge::new(names[1], c.tier2_hits, "Such blocks found in pages."),
+                Gauge::new(names[2], c.misses, "Such blocks read from the device."),
+                Gauge::new(names[3], c.evictions, "Such blocks evicted for new ones."),
             ]
         });
         out
@@ -151,8 +155,4 @@ impl CacheStats {
         out.extend(each(&self.groups, names!("cg")));
         out.extend(each(&self.indirect, names!("indir")));
     }
-}
-
-fn gauge(name: &'static str, value: u64, meaning: &'static str) -> Gauge {
-    Gauge { name, value, meaning }
 }

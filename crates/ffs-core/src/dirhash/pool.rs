@@ -123,7 +123,7 @@ impl Pool {
             ("vfs.ufs.dirhash_limit", self.limit(), "The limit in force, bytes."),
             ("vfs.ufs.dirhash_count", count, "Number of directory hashes."),
         ]
-        .map(|(name, value, meaning)| Gauge { name, value, meaning })
+        .map(|(name, value, meaning)| Gauge::new(name, value, meaning))
         .to_vec()
     }
 

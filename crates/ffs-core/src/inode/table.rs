@@ -350,7 +350,7 @@ impl InodeTable {
     pub(crate) fn gauges(&self) -> Vec<Gauge> {
         let st = self.state.lock();
         let (all, held) = (st.map.len(), self.held.load(Ordering::Relaxed));
-        let gauge = |name, value: usize, meaning| Gauge { name, value: value as u64, meaning };
+        let gauge = |name, value: usize, meaning| Gauge::new(name, value as u64, meaning);
         let inodes = (all + st.spare.len()) * INODE_BYTES + st.map.bytes();
         let queue = st.unused.capacity() * size_of::<(u64, Ino)>();
         vec![

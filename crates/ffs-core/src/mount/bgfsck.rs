@@ -209,19 +209,18 @@ impl Ffs {
     pub(super) fn check_gauges(&self) -> [Gauge; 3] {
         let at = self.check_progress();
         let percent = at.done.saturating_mul(100).checked_div(at.total).unwrap_or(0);
-        let row = |name, value, meaning| Gauge { name, value, meaning };
         [
-            row(
+            Gauge::new(
                 "vfs.ffs.bgfsck.running",
                 at.running.into(),
                 "1 while a check in the background runs.",
             ),
-            row(
+            Gauge::new(
                 "vfs.ffs.bgfsck.phase",
                 at.phase,
                 "Its phase, 0 to 5; 6 while it makes corrections.",
             ),
-            row("vfs.ffs.bgfsck.percent", percent, "Percent of this phase that are done."),
+            Gauge::new("vfs.ffs.bgfsck.percent", percent, "Percent of this phase that are done."),
         ]
     }
 }

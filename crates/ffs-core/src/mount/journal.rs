@@ -148,23 +148,38 @@ impl Ffs {
     /// The journal's counts as present quantities; none if no journal is kept.
     pub(super) fn journal_gauges(&self) -> Vec<Gauge> {
         let s = self.journal_stats();
-        let row = |name, value, meaning| Gauge { name, value, meaning };
         if !s.kept && s.overflows == 0 {
             return Vec::new();
         }
         vec![
-            row("debug.softdep.journal_sectors", s.sectors, "Sectors of the journal for segments."),
-            row("debug.softdep.journal_used", s.used, "Sectors of the journal in use."),
-            row("debug.softdep.journal_records", s.records, "Records written to the journal."),
-            row("debug.softdep.journal_segments", s.segments, "Segments written to the journal."),
-            row("debug.softdep.journal_bytes", s.bytes, "Bytes written to the journal."),
-            row("debug.softdep.journal_flushes", s.flushes, "Device flushes for the journal."),
-            row(
+            Gauge::new(
+                "debug.softdep.journal_sectors",
+                s.sectors,
+                "Sectors of the journal for segments.",
+            ),
+            Gauge::new("debug.softdep.journal_used", s.used, "Sectors of the journal in use."),
+            Gauge::new(
+                "debug.softdep.journal_records",
+                s.records,
+                "Records written to the journal.",
+            ),
+            Gauge::new(
+                "debug.softdep.journal_segments",
+                s.segments,
+                "Segments written to the journal.",
+            ),
+            Gauge::new("debug.softdep.journal_bytes", s.bytes, "Bytes written to the journal."),
+            Gauge::new(
+                "debug.softdep.journal_flushes",
+                s.flushes,
+                "Device flushes for the journal.",
+            ),
+            Gauge::new(
                 "debug.softdep.journal_checkpoints",
                 s.checkpoints,
                 "Times that everything was durable and the journal was emptied.",
             ),
-            row(
+            Gauge::new(
                 "debug.softdep.journal_overflows",
                 s.overflows,
                 "Times that the journal was given up because it was full.",

@@ -122,26 +122,29 @@ impl Ffs {
         all.extend(self.check_gauges());
         all.extend(self.journal_gauges());
         let p = self.0.ump.ordering.pending();
-        let row = |name, value, meaning| Gauge { name, value, meaning };
         all.extend([
-            row("debug.softdep.total_records", p.deps, "Dependencies that are not durable yet."),
-            row(
+            Gauge::new(
+                "debug.softdep.total_records",
+                p.deps,
+                "Dependencies that are not durable yet.",
+            ),
+            Gauge::new(
                 "debug.softdep.mem",
                 self.0.ump.ordering.memory(),
                 "Bytes of memory for dependencies that are not durable yet.",
             ),
-            row(
+            Gauge::new(
                 "debug.softdep.removals",
                 p.removals,
                 "Removed names that the device may still show.",
             ),
-            row(
+            Gauge::new(
                 "debug.softdep.steps",
                 p.steps,
                 "Dependencies and changes inspected since the mount.",
             ),
-            row("debug.softdep.pending_frags", p.frags, "Fragments with a pending free."),
-            row("debug.softdep.pending_inodes", p.inodes, "Inodes with a pending free."),
+            Gauge::new("debug.softdep.pending_frags", p.frags, "Fragments with a pending free."),
+            Gauge::new("debug.softdep.pending_inodes", p.inodes, "Inodes with a pending free."),
         ]);
         all
     }

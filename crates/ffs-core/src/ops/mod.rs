@@ -55,7 +55,7 @@ mod vfsops;
 mod vnode;
 mod xattrs;
 
-pub use bgfsck::{Adjusted, BackgroundCheck, SecondName};
+pub use bgfsck::{Adjusted, BackgroundCheck, Changed, SecondName};
 pub use vnode::Vnode;
 
 use crate::alloc::Reserve;

@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::mount::Ffs;
 use crate::options::{QuotaOption, QuotaOptions};
 use crate::types::{NodeKind, SetAttr, WriteMode};
-use ffs_ondisk::quota::{GROUP, MODE, QuotaHeader, QuotaType};
+use ffs_ondisk::GID_OPERATOR;
+use ffs_ondisk::quota::{MODE, QuotaHeader, QuotaType};
 
 impl Ffs {
     /// Turns quotas on, as the mount options do.
@@ -59,7 +60,7 @@ impl Ffs {
         let (root, name) = (self.root()?, kind.file_name().as_bytes());
         let cred = Cred::root();
         let file = self.create(&cred, &root, name, NodeKind::Regular, MODE)?;
-        let owner = SetAttr { uid: Some(0), gid: Some(GROUP), ..SetAttr::default() };
+        let owner = SetAttr { uid: Some(0), gid: Some(GID_OPERATOR), ..SetAttr::default() };
         let header = QuotaHeader::new_bytes();
         let filled = self
             .setattr(&cred, &file, &owner)

@@ -10,12 +10,11 @@ use std::path::Path;
 
 use ffs_device::{Opened, host_words};
 use ffs_fuse::MountError;
+use ffs_ondisk::snapshot::SNAP_DIR;
 
 use crate::fail::{Failure, show};
 use crate::session;
 
-/// The directory of the snapshot, in the root of the mount. It must exist, as for BSD's dump.
-const SNAP_DIR: &str = ".snap";
 /// The name of the snapshot while it is made.
 const SNAPSHOT: &str = "dump_snapshot";
 
@@ -24,6 +23,7 @@ const SNAPSHOT: &str = "dump_snapshot";
 pub(super) fn open(dir: &OsStr) -> Result<(Opened, OsString), Failure> {
     let name = show(dir.as_bytes());
     let source = ffs_fuse::mount_source(Path::new(dir)).map_err(Failure::plain)?;
+    // It must exist, as for BSD's dump.
     let snaps = Path::new(dir).join(SNAP_DIR);
     if !snaps.is_dir() {
         let shown = show(snaps.as_os_str().as_bytes());

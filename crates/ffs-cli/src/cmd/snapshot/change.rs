@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use ffs_core::{FileFlags, SetAttr, SnapshotStats};
+use ffs_core::{FileFlags, GID_OPERATOR, SetAttr, SnapshotStats};
 use serde::Serialize;
 
 use crate::fail::{Failure, Outcome, show};
@@ -13,9 +13,6 @@ use crate::namei::parent;
 use crate::output::{self, JsonName};
 use crate::session::Session;
 use crate::spec::{ImagePath, Place, place};
-
-/// BSD's group *operator*, whose members make backups: mksnap_ffs lets it read snapshots.
-const OPERATOR: u32 = 5;
 
 #[derive(Serialize)]
 struct Made {
@@ -59,7 +56,8 @@ fn create_in_image(inside: &ImagePath) -> Result<SnapshotStats, Failure> {
             .ffs
             .snapshot(&session.cred, &dir, &name)
             .and_then(|(file, stats)| {
-                let set = SetAttr { gid: Some(OPERATOR), perm: Some(0o440), ..SetAttr::default() };
+                let set =
+                    SetAttr { gid: Some(GID_OPERATOR), perm: Some(0o440), ..SetAttr::default() };
                 session.ffs.setattr(&session.cred, &file, &set).map(|_| stats)
             })
             .map_err(|error| session.failed(&inside.path, error)),

@@ -36,14 +36,11 @@ use crate::error::{Error, Result};
 use crate::mount::{Ffs, Mount};
 use crate::sync::Mutex;
 use crate::types::SetAttr;
-use ffs_ondisk::{FileType, FragNo, Ino};
+use ffs_ondisk::snapshot::SNAP_DIR;
+use ffs_ondisk::{FileType, FragNo, GID_OPERATOR, Ino};
 
-/// The directory of the snapshot, in the root.
-const SNAP_DIR: &[u8] = b".snap";
 /// The name of the snapshot while it is made.
 const SNAPSHOT: &[u8] = b"fsck_snapshot";
-/// BSD's group *operator*.
-const OPERATOR: u32 = 5;
 
 /// The result of a call that makes a correction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +52,17 @@ pub enum Adjusted {
     /// The volume has changed so that the correction does not fit, for this reason. Nothing was
     /// changed.
     Refused(&'static str),
+}
+
+/// A name or a file that a correction changed. The kernel may have it in its caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed<'a> {
+    /// Attributes of a file.
+    Attributes(Ino),
+    /// Attributes and content of a file.
+    Content(Ino),
+    /// A name in a directory.
+    Name(Ino, &'a [u8]),
 }
 
 /// The lowest addresses that may still be freed.
@@ -98,12 +106,12 @@ impl Ffs {
 
     fn snapshot_directory(&self, cred: &Cred) -> Result<Vnode> {
         let root = self.root()?;
-        match self.lookup(cred, &root, SNAP_DIR) {
+        match self.lookup(cred, &root, SNAP_DIR.as_bytes()) {
             Err(Error::NotFound) => {}
             found => return found,
         }
-        let dir = self.mkdir(cred, &root, SNAP_DIR, 0o770)?;
-        let group = SetAttr { gid: Some(OPERATOR), perm: Some(0o770), ..SetAttr::default() };
+        let dir = self.mkdir(cred, &root, SNAP_DIR.as_bytes(), 0o770)?;
+        let group = SetAttr { gid: Some(GID_OPERATOR), perm: Some(0o770), ..SetAttr::default() };
         self.setattr(cred, &dir, &group)?;
         Ok(dir)
     }

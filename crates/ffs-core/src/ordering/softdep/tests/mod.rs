@@ -180,6 +180,13 @@ impl Rig {
         assert_eq!(self.mode.pending().deps, 0);
     }
 
+    /// An engine with durable files, each with its offset and name.
+    fn with_files(files: &[(u32, Ino, &[u8])]) -> Rig {
+        let mut rig = Rig::new();
+        files.iter().for_each(|&(off, ino, name)| rig.create_durable(off, ino, name));
+        rig
+    }
+
     fn write(&self, key: BufKey, kind: BufKind, mut bytes: Vec<u8>) -> Write {
         let start = self.mode.start_write(key, kind, Some(&mut bytes));
         assert_ne!(start, WriteStart::Held);

@@ -73,9 +73,7 @@ fn names_of_one_sector_change_in_one_write() {
 
 /// Two durable files, and a link to the second that is not durable: removals wait for that.
 fn with_published_link() -> Rig {
-    let mut rig = Rig::new();
-    rig.create_durable(16, FILE, b"name");
-    rig.create_durable(32, OTHER, b"other");
+    let mut rig = Rig::with_files(&[(16, FILE, b"name"), (32, OTHER, b"other")]);
     rig.link(16 + DIRBLKSIZ as u32, OTHER, b"link");
     rig
 }
@@ -107,9 +105,7 @@ fn a_reserved_name_that_returns_undoes_its_removal() {
 #[test]
 fn a_value_that_takes_the_place_of_a_skipped_name_keeps_its_guards() {
     let [one, other, record, _] = SECTORS;
-    let mut rig = Rig::new();
-    rig.create_durable(one, FILE, b"one");
-    rig.create_durable(other, OTHER, b"other");
+    let mut rig = Rig::with_files(&[(one, FILE, b"one"), (other, OTHER, b"other")]);
     // An exchange, of which nothing is written.
     rig.link(record, FILE, b"record");
     rig.replace(one, FILE, OTHER, RENAMED);
@@ -135,10 +131,8 @@ fn a_value_that_takes_the_place_of_a_skipped_name_keeps_its_guards() {
 #[test]
 fn a_removal_waits_for_an_older_name_in_another_record_to_go() {
     let [old, other, new, third] = SECTORS;
-    let mut rig = Rig::new();
-    rig.create_durable(old, FILE, b"name");
-    rig.create_durable(other, OTHER, b"other");
-    rig.create_durable(third, THIRD, b"third");
+    let files = [(old, FILE, &b"name"[..]), (other, OTHER, b"other"), (third, THIRD, b"third")];
+    let mut rig = Rig::with_files(&files);
     assert!(!rig.remove(old, FILE, b"name", RemovedName::file(0)), "it is merged");
     // The device never gets this name, but shows the older one.
     rig.link(new, OTHER, b"name");
@@ -153,9 +147,7 @@ fn a_removal_waits_for_an_older_name_in_another_record_to_go() {
 fn a_removed_name_that_another_file_gets_still_waits_for_published_names() {
     let [name, other, link, _] = SECTORS;
     for renamed_again in [false, true] {
-        let mut rig = Rig::new();
-        rig.create_durable(name, FILE, b"name");
-        rig.create_durable(other, OTHER, b"other");
+        let mut rig = Rig::with_files(&[(name, FILE, b"name"), (other, OTHER, b"other")]);
         rig.link(link, OTHER, b"link");
         assert!(rig.remove(name, FILE, b"name", RemovedName::file(0)));
         rig.init(THIRD);
@@ -177,10 +169,8 @@ fn a_removed_name_that_another_file_gets_still_waits_for_published_names() {
 #[test]
 fn a_removal_waits_for_what_follows_a_published_name() {
     let [from, over, to, third] = SECTORS;
-    let mut rig = Rig::new();
-    rig.create_durable(from, FILE, b"from");
-    rig.create_durable(over, OTHER, b"over");
-    rig.create_durable(third, THIRD, b"third");
+    let files = [(from, FILE, &b"from"[..]), (over, OTHER, b"over"), (third, THIRD, b"third")];
+    let mut rig = Rig::with_files(&files);
     // Renamed over another file, and on before that is written.
     rig.replace(over, OTHER, FILE, RemovedName::file(0));
     assert!(rig.remove(from, FILE, b"from", RENAMED));
