@@ -123,6 +123,14 @@ impl Server {
         if n < size || size == 0 {
             n += self.fs.write(&cred, &file, offset + old as u64, &data[old..], mode)?;
         }
+        // The kernel takes a short reply to a cached write as success and drops the rest. The error
+        // that made the write short must reach the fsync, so the rest is tried.
+        while cached && n < size {
+            n += match self.fs.write(&cred, &file, offset + n as u64, &data[n..], mode)? {
+                0 => return Err(Errno::IO),
+                more => more,
+            };
+        }
         out.u32(n as u32);
         out.u32(0);
         if kills {

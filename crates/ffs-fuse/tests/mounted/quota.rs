@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 
 pub(crate) const TESTS: &[Test] = &[
     ("quotas_stop_users_and_not_root", quotas_stop_users_and_not_root),
+    ("a_cached_write_over_a_limit_fails", a_cached_write_over_a_limit_fails),
     ("quotas_are_turned_on_and_off", quotas_are_turned_on_and_off),
     ("a_mount_with_quotas_needs_the_files", a_mount_with_quotas_needs_the_files),
 ];
@@ -64,6 +65,21 @@ fn quotas_stop_users_and_not_root() {
         assert!(user("echo x > a").status.success());
         m.end();
     }
+}
+
+/// The kernel sends one cached write of 1 MiB, of which the limit admits a part. The kernel ignores
+/// a short reply to such a write, so the server must answer with the error.
+fn a_cached_write_over_a_limit_fails() {
+    let image = image();
+    let m = image.mount("userquota,writeback");
+    let control = Control::open(&image.mount_point()).unwrap();
+    let limits = Dqblk { bhardlimit: 2001, ..Dqblk::default() };
+    control.set_quota(QuotaType::User, USER, &limits).unwrap();
+    let write = "dd if=/dev/zero of=a bs=1M count=1 conv=fsync 2>&1";
+    let out = as_user(USER, &image.mount_point(), write);
+    let words = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(words.contains("Disk quota exceeded"), "{words}");
+    m.end();
 }
 
 fn quotas_are_turned_on_and_off() {
