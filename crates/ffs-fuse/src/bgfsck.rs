@@ -24,10 +24,7 @@ pub fn background_check(
 ) -> Result<CheckResult, MountError> {
     let control = Control::open(path)?;
     let message = if force { "check force" } else { "check" };
-    match control.command(message) {
-        Err(MountError::Server(_)) if control.command("check-status")?.starts_with("running") => {}
-        started => drop(started?),
-    }
+    control.command(message)?;
     let mut stopped = false;
     loop {
         let status = control.command("check-status")?;

@@ -56,6 +56,8 @@ pub(crate) struct Checker {
 struct State {
     thread: Option<JoinHandle<()>>,
     interrupt: Arc<AtomicBool>,
+    /// The thread has not stored its result yet.
+    running: bool,
     /// The result of the last check.
     last: Option<CheckResult>,
     /// The mount ends: no check begins any more.
@@ -80,7 +82,7 @@ impl Checker {
         }
     }
 
-    /// Starts a check.
+    /// Starts a check, unless one runs already.
     ///
     /// # Errors
     /// Why there is none, if so.
@@ -90,18 +92,19 @@ impl Checker {
         if state.closed {
             return Err("the mount ends");
         }
-        if state.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            return Err("a check of this mount runs already");
+        if state.running {
+            return Ok(());
         }
         state.interrupt = Arc::default();
         state.last = None;
         let (checker, interrupt) = (Arc::clone(self), Arc::clone(&state.interrupt));
         let thread = std::thread::Builder::new().name("bgfsck".to_owned());
         let started = thread.spawn(move || {
-            let result = checker.run(check, force, interrupt);
-            checker.state().last = Some(result);
+            let mut ended = Ended { checker: &checker, result: None };
+            ended.result = Some(checker.run(check, force, interrupt));
         });
         state.thread = Some(started.map_err(|_| "no thread could be created")?);
+        state.running = true;
         Ok(())
     }
 
@@ -149,7 +152,7 @@ impl Checker {
     /// The state of the check, for [`crate::background_check`].
     pub(crate) fn status(&self) -> String {
         let state = self.state();
-        if state.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+        if state.running {
             let CheckProgress { phase, done, total, .. } = self.fs.check_progress();
             return format!("running\t{phase}\t{done}\t{total}");
         }
@@ -157,5 +160,20 @@ impl Checker {
             Some(CheckResult { code, text }) => format!("done\t{code}\t{text}"),
             None => "none".to_owned(),
         }
+    }
+}
+
+/// Stores the result of a check when its thread ends, also by a panic.
+struct Ended<'a> {
+    checker: &'a Checker,
+    result: Option<CheckResult>,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        let failed = || CheckResult { code: 8, text: "the check failed".to_owned() };
+        let mut state = self.checker.state();
+        state.last = Some(self.result.take().unwrap_or_else(failed));
+        state.running = false;
     }
 }

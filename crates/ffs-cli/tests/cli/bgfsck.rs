@@ -112,3 +112,19 @@ fn a_check_ends_before_the_mount_becomes_read_only() {
     assert!(checked.status.success(), "{}", text(&checked));
     fsck_clean(Path::new(&image));
 }
+
+#[test]
+fn checks_asked_for_together_share_one_and_all_get_its_result() {
+    let d = Dir::new();
+    let Some((image, at, _)) = mounted_unclean(&d, "rw") else { return };
+    let ask = || (0..8).map(|_| run(&["fsck", "-B", "-f", &at])).collect::<Vec<_>>();
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+        asking.into_iter().flat_map(|one| one.join().unwrap()).collect()
+    });
+    ok(&["umount", &at]);
+    for result in &results {
+        assert_eq!(result.status.code(), Some(0), "{}", text(result));
+    }
+    fsck_clean(Path::new(&image));
+}
