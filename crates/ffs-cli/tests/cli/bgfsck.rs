@@ -114,13 +114,13 @@ fn a_check_ends_before_the_mount_becomes_read_only() {
 }
 
 #[test]
-fn checks_asked_for_together_share_one_and_all_get_its_result() {
+fn checks_requested_together_share_one_and_all_get_its_result() {
     let d = Dir::new();
     let Some((image, at, _)) = mounted_unclean(&d, "rw") else { return };
-    let ask = || (0..8).map(|_| run(&["fsck", "-B", "-f", &at])).collect::<Vec<_>>();
+    let request = || (0..8).map(|_| run(&["fsck", "-B", "-f", &at])).collect::<Vec<_>>();
     let results: Vec<_> = std::thread::scope(|scope| {
-        let asking: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
-        asking.into_iter().flat_map(|one| one.join().unwrap()).collect()
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(request)).collect();
+        threads.into_iter().flat_map(|one| one.join().unwrap()).collect()
     });
     ok(&["umount", &at]);
     for result in &results {
