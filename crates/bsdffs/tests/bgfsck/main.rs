@@ -4,6 +4,8 @@
 
 mod crash;
 mod during;
+#[path = "../../../ffs-testkit/shared/edit.rs"]
+mod edit;
 mod states;
 mod threads;
 mod world;
