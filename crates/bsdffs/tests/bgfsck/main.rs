@@ -7,5 +7,6 @@ mod during;
 #[path = "../../../ffs-testkit/shared/edit.rs"]
 mod edit;
 mod states;
+mod summaries;
 mod threads;
 mod world;
