@@ -1,5 +1,6 @@
 //! What the device has of a snapshot: its pointers and copies.
 
+use super::crash::check_repair;
 use super::faults::{Faulty, mounted};
 use super::view::{tree_of, view_of};
 use super::{SHAPES, remove, snapshot, write_file};
@@ -11,6 +12,7 @@ use ffs_ondisk::cg::Cg;
 use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::snapshot::{Content, classify};
 use ffs_ondisk::{Dinode, FragNo, Geometry, Ino, Lbn};
+use std::sync::Arc;
 
 fn block_on(dev: &Faulty, g: &Geometry, at: FragNo) -> Vec<u8> {
     let mut bytes = vec![0; g.bsize as usize];
@@ -101,5 +103,47 @@ fn a_block_of_which_the_last_part_is_freed_is_used_before_a_snapshot_owns_it() {
         fs.sync().unwrap();
         assert_eq!((content(&dev), free_on(&dev, &g, at)), (Content::TakenOver(at), 0));
         assert_eq!(view_of(&fs, &snap), tree, "shape {shape}");
+    }
+}
+
+#[test]
+fn a_removed_snapshot_has_no_pointer_to_a_block_of_which_the_device_shows_a_part_free() {
+    for shape in (0..SHAPES.len()).filter(|&shape| SHAPES[shape].2 > SHAPES[shape].3) {
+        let (dev, fs) = mounted(shape);
+        let g = *fs.geometry();
+        let parts = ["part1", "part2", "part3", "part4"];
+        parts.iter().for_each(|name| write_file(&fs, name, &vec![5; (g.bsize - g.fsize) as usize]));
+        fs.sync().unwrap();
+        let places = parts.map(|name| (name, g.blknum(first_block(&dev, &fs, name))));
+        let snap = snapshot(&fs, "snap");
+        fs.sync().unwrap();
+        let last = 1 << (g.frag - 1);
+        let (name, at) = places.into_iter().find(|&(_, at)| free_on(&dev, &g, at) == last).unwrap();
+        let content = |dev| content_on(dev, &g, snap.ino(), g.fragstoblks(at));
+        let (root, ino) = (fs.root().unwrap(), snap.ino());
+        remove(&fs, name);
+        // An fsync does not write the pointers of snapshots.
+        for _ in 0..20 {
+            if fs.counters().snapshot_takeovers == 0 {
+                fs.fsync(&root).unwrap();
+            }
+        }
+        assert_eq!(fs.counters().snapshot_takeovers, 1, "shape {shape}");
+        assert_eq!(content(&dev), Content::Volume(at), "shape {shape}: in memory only");
+        assert_eq!(free_on(&dev, &g, at), last, "shape {shape}: in memory only");
+        drop(snap);
+        // Without a write of the group the pointer must not be written.
+        let group = g.frag_to_byte(g.cgtod(g.dtog(at)));
+        let write = Rule::new(Operation::Write, Fault::Errno(EIO));
+        dev.add(write.within(group..group + u64::from(g.bsize)));
+        remove(&fs, "snap");
+        for _ in 0..4 {
+            drop(fs.sync());
+            let content = content_on(&dev, &g, ino, g.fragstoblks(at));
+            assert_eq!(content, Content::Volume(at), "shape {shape}");
+        }
+        dev.heal();
+        fs.sync().unwrap();
+        check_repair(&(Arc::new(dev.inner().snapshot()) as Arc<dyn BlockDevice>), "healed");
     }
 }

@@ -26,6 +26,7 @@ use super::history::{Action, Attrs, Life, Name, ObjId, ObjKind, ROOT, Step};
 use super::mounting;
 use super::raw::{Checker, Inode, Tree};
 use super::record::Recording;
+use super::snapshots;
 
 /// The root directory's inode.
 const ROOT_INO: Ino = Ino(2);
@@ -50,6 +51,7 @@ pub(super) fn next(
         _ => None,
     });
     let walk = Walk { image: &image, tree: &found.tree, lives: lives.collect() };
+    let snapshots = snapshots::surviving(&recording.snapshots, found);
     let found = walk.all()?;
     let mut tree = recording.tree.clone();
     tree.replace(found.names, &found.attrs);
@@ -62,6 +64,8 @@ pub(super) fn next(
         tree,
         steps: found.steps.into_iter().chain([Action::Synced]).map(step).collect(),
         fingerprint,
+        snapshots,
+        unchecked: true,
     })
 }
 

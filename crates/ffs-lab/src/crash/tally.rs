@@ -26,6 +26,8 @@ pub(crate) struct WindowTally {
     pub remounted: u64,
     /// Crashes inside fsck (C6).
     pub interrupted: u64,
+    /// States checked in the background (C7).
+    pub checked: u64,
     /// States with violations.
     pub broken: u64,
     /// For each rule: the states that break it, the first one, and how.
@@ -42,6 +44,7 @@ impl WindowTally {
         }
         self.remounted += u64::from(verdict.remounted);
         self.interrupted += verdict.interrupted;
+        self.checked += u64::from(verdict.checked);
         self.broken += u64::from(!verdict.violations.is_empty());
         let mut counted: Vec<&str> = Vec::new();
         for violation in &verdict.violations {
@@ -74,6 +77,8 @@ pub struct Row {
     pub remounted: u64,
     /// Crashes inside fsck.
     pub interrupted: u64,
+    /// States checked in the background.
+    pub checked: u64,
     /// In how many states each of A1 to A16 was seen.
     pub seen: [u64; Allowed::LAST as usize],
     /// States with violations.
@@ -141,6 +146,7 @@ impl TallyBuilder {
             distinct: 0,
             remounted: 0,
             interrupted: 0,
+            checked: 0,
             seen: Default::default(),
             broken: 0,
         };
@@ -177,6 +183,7 @@ impl TallyBuilder {
             row.distinct += distinct as u64;
             row.remounted += window.remounted;
             row.interrupted += window.interrupted;
+            row.checked += window.checked;
             row.broken += window.broken;
             row.seen.iter_mut().zip(window.seen).for_each(|(all, some)| *all += some);
         }

@@ -239,7 +239,7 @@ pub(super) fn record(
     let (history, tree) = (History { steps }, base.tree.clone());
     let ordering_events = Vec::new();
     let (failed, soft) = (failures, setting.soft);
-    Ok(Recording { windows, history, failed, soft, offline: false, ordering_events, tree })
+    Ok(Recording { failed, ordering_events, ..Recording::new(windows, history, soft, tree) })
 }
 
 /// Performs the operations of one writer. `first` is the number of its first operation.
