@@ -34,7 +34,9 @@
 //! References: `spec/fsck-and-crash.md` part II, `spec/soft-updates.md` §1; `docs/lab/crash.md`.
 
 mod background;
+pub(crate) mod block_hashes;
 mod chain;
+pub(crate) mod command;
 pub mod contract;
 mod events;
 pub mod examine;

@@ -17,12 +17,12 @@ use ffs_device::fault::{EIO, Fault, FaultInjector, Rule};
 use ffs_device::record::{Event, Recorder};
 use ffs_device::{Durability, MemDevice, Operation};
 
+use super::command::Command;
 use super::events::{Collector, OrderingEvent};
 use super::exec::{Executor, Tree};
 use super::geometry::BaseVolume;
 use super::history::{Action, History, Step};
 use super::mounting::{failed, mount, options, wait};
-use super::offline::Command;
 use super::op::{Op, Workload};
 use super::oracle::{FsyncScope, SoftUpdateOptions};
 use super::snapshots::{SnapshotLog, SnapshotRecord};

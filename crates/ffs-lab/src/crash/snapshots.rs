@@ -8,13 +8,12 @@
 //!
 //! References: `spec/snapshots.md` §12, `spec/fsck-and-crash.md` §9 S1 to S5.
 
-use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use ffs_admin::fsck::quick_check;
 use ffs_device::{BlockDevice, MemDevice};
-use foldhash::fast::FixedState;
 
+use super::block_hashes::BlockHashes;
 use super::exec::Executor;
 use super::exec::snapshots::Made;
 use super::history::{Action, CrashPoint, History, Life, ObjId, Progress, Step, Violation};
@@ -22,42 +21,6 @@ use super::mounting::failed;
 use super::oracle::{Condition, Expectation, Promise, SoftUpdateOptions};
 use super::raw::{Checker, Found, SnapshotImage};
 use crate::error::Result;
-
-/// A hash of each block of an image; `None` for zeros.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct BlockHashes(Vec<Option<u64>>);
-
-fn hash_block(lbn: u64, bytes: &[u8]) -> Option<u64> {
-    let zeros = bytes.iter().all(|&byte| byte == 0);
-    (!zeros).then(|| FixedState::with_seed(lbn).hash_one(bytes))
-}
-
-impl BlockHashes {
-    /// Those of `image`, in blocks of `bsize` bytes.
-    #[must_use]
-    pub(crate) fn of(image: &[u8], bsize: u32) -> BlockHashes {
-        let blocks = image.chunks(bsize.max(1) as usize);
-        BlockHashes((0..).zip(blocks).map(|(lbn, bytes)| hash_block(lbn, bytes)).collect())
-    }
-
-    /// The first block that differs.
-    #[must_use]
-    pub(crate) fn first_difference(&self, other: &BlockHashes) -> Option<usize> {
-        let differs = self.0.iter().zip(&other.0).position(|(a, b)| a != b);
-        let length = (self.0.len() != other.0.len()).then_some(self.0.len().min(other.0.len()));
-        differs.or(length)
-    }
-
-    /// The first block of `image` that differs.
-    fn first_wrong(&self, image: &SnapshotImage<'_>) -> Option<u64> {
-        let blocks = self.0.iter().zip(image.blocks());
-        let mut numbered = (0..).zip(blocks);
-        let wrong = numbered.find(|(lbn, (wanted, found))| {
-            **wanted != found.as_deref().and_then(|bytes| hash_block(*lbn, bytes))
-        });
-        wrong.map(|(lbn, _)| lbn)
-    }
-}
 
 /// The positions of a call in the event log: when it began, and when it had returned.
 pub(crate) type Span = (u64, u64);

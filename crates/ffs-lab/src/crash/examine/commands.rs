@@ -16,9 +16,9 @@ use ffs_admin::{AdminError, Volume};
 use ffs_device::record::Recorder;
 use ffs_device::{BlockDevice, MemDevice};
 
+use super::super::command::{Command, WholeSectors};
 use super::super::history::{CrashPoint, Violation};
 use super::super::mounting;
-use super::super::offline::{Command, WholeSectors};
 use super::super::oracle::{Expectation, Promise};
 use super::super::overlay::Changes;
 use super::super::record;

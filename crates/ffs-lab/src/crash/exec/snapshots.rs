@@ -7,9 +7,9 @@ use ffs_core::{Cred, Error, NodeKind, Vnode};
 use ffs_ondisk::snapshot::image_bytes;
 use ffs_ondisk::{Corrupt, Place, Structure};
 
+use super::super::block_hashes::BlockHashes;
 use super::super::history::{Action, Life, Name, ObjId, ObjKind};
 use super::super::op::Path;
-use super::super::snapshots::BlockHashes;
 use super::{ActionResult, Executor};
 
 /// The permissions of a new snapshot.
@@ -36,7 +36,7 @@ impl Executor {
         self.snapshots.made.take()
     }
 
-    /// Knows a snapshot from before.
+    /// Adds a snapshot from before.
     pub(in crate::crash) fn add_snapshot(&mut self, obj: ObjId, hashes: &Arc<BlockHashes>) {
         self.snapshots.hashes.insert(obj, Arc::clone(hashes));
     }
