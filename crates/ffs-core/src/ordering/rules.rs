@@ -113,7 +113,8 @@ rules! {
     DelistBeforeRemoval = "delist-before-removal",
     /// A removed snapshot has no marks among its pointers when it becomes an ordinary file.
     MarksBeforeOrdinary = "marks-before-ordinary",
-    /// The corrections of a check in the background are durable before the volume counts as checked.
+    /// The corrections of a check in the background are durable before the volume counts as
+    /// checked.
     CorrectionsBeforeChecked = "corrections-before-checked",
     /// The check in the background frees a directory without a name before what it names.
     DirectoryBeforeNamed = "directory-before-named",

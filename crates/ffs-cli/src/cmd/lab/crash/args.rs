@@ -154,8 +154,8 @@ pub(in crate::cmd::lab) struct Args {
     #[arg(long, value_name = "N", default_value_t = 500)]
     pub(super) interrupt_every: u32,
 
-    /// One state in so many is mounted unrepaired and checked in the background (soft updates only);
-    /// 0 for none
+    /// One state in so many is mounted unrepaired and checked in the background
+    /// (soft updates only); 0 for none
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(super) check_every: u32,
 
