@@ -19,6 +19,7 @@
 //! References: spec/fsck-and-crash.md §5.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use ffs_device::{BlockDevice, DeviceError};
@@ -378,13 +379,14 @@ impl BufferedDevice {
         let mut fragments: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         for (offset, bytes) in &pointers {
             let frag = offset / self.fsize;
-            if !fragments.contains_key(&frag) {
-                let buf = self.read_device(FragNo(frag), self.fsize as usize)?;
-                fragments.insert(frag, buf);
-            }
+            let whole = match fragments.entry(frag) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    entry.insert(self.read_device(FragNo(frag), self.fsize as usize)?)
+                }
+            };
             let from = (offset % self.fsize) as usize;
-            let place = fragments.get_mut(&frag).and_then(|b| b.get_mut(from..from + bytes.len()));
-            if let Some(place) = place {
+            if let Some(place) = whole.get_mut(from..from + bytes.len()) {
                 place.copy_from_slice(bytes);
             }
         }
