@@ -35,6 +35,7 @@ pub mod growfs;
 pub mod newfs;
 mod plural;
 pub mod quotacheck;
+pub mod rules;
 pub mod tunefs;
 pub mod volume;
 

@@ -54,9 +54,9 @@ pub use mount::{CheckNeed, CheckProgress, Env, Ffs, Nature, SnapshotStats, Sysct
 pub use ops::{Adjusted, BackgroundCheck, Changed, QuotaRepair, SecondName, Vnode, acl};
 pub use options::{Atime, MountOptions, OrderingPolicy, QuotaOption, QuotaOptions};
 pub use ordering::JournalStats;
-pub use ordering::rules::Rule;
 #[cfg(feature = "mutants")]
 pub use ordering::rules::break_rule;
+pub use ordering::rules::{Rule, holds};
 pub use quota::Grace;
 #[cfg(feature = "schedule")]
 pub use sync::schedule;

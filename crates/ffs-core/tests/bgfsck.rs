@@ -311,3 +311,49 @@ fn the_only_name_of_a_directory_and_its_parent_stay() {
     drop((d, e));
     check(&w.dev);
 }
+
+/// Unmounts the volume. A full check finds no wrong number of blocks.
+fn assert_counts(w: World) {
+    let World { fs, root, dev, .. } = w;
+    drop(root);
+    fs.unmount().unwrap();
+    let dev: std::sync::Arc<dyn BlockDevice> = dev;
+    let found = ffs_admin::fsck::quick_check(&dev);
+    let wrong: Vec<_> = found.iter().filter(|f| f.id == ffs_admin::fsck::Id::InoBlocks).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn the_sizes_of_snapshots_are_right_after_the_check() {
+    for shape in SHAPES {
+        let w = crashed(shape, |w, dev| {
+            let snap = w.fs.snapshot(&Cred::root(), &w.root, b"snap").unwrap().0;
+            w.fs.sync().unwrap();
+            dev.write_at(0, &w.dev.inner().to_vec()).unwrap();
+            edit(dev, w.fs.geometry(), snap.ino(), |d| d.blocks += 64);
+        });
+        assert!(begin(&w).complete().unwrap());
+        assert_counts(w);
+    }
+}
+
+#[test]
+fn the_size_of_a_snapshot_whose_removal_was_interrupted_can_be_corrected() {
+    for shape in SHAPES {
+        let w = crashed(shape, |w, dev| {
+            let snap = w.fs.snapshot(&Cred::root(), &w.root, b"snap").unwrap().0;
+            w.fs.sync().unwrap();
+            dev.write_at(0, &w.dev.inner().to_vec()).unwrap();
+            edit(dev, w.fs.geometry(), snap.ino(), |d| d.blocks += 64);
+            let mut volume = ffs_admin::Volume::open(dev).unwrap();
+            volume.sb.f.snapinum = Default::default();
+            volume.write_superblock().unwrap();
+        });
+        assert!(w.fs.snapshots().is_empty());
+        let (ino, generation) = id(&w, &w.get(&w.root, "snap").unwrap());
+        let check = begin(&w);
+        assert_eq!(check.adjblkcnt(ino, generation).unwrap(), Adjusted::Done, "{shape:?}");
+        assert!(check.complete().unwrap());
+        assert_counts(w);
+    }
+}

@@ -24,13 +24,16 @@ fn plan(workload: &str) -> Plan {
         edges: 0,
         chains: 0,
         offline: 0,
+        snapshots: 0,
+        background: 0,
+        commands: false,
         #[cfg(feature = "schedule")]
         writers: 0,
         workload: Some(text::parse(workload).unwrap()),
         max_states: 100_000,
         effort: Effort { subsets: 20, sectors: 10, window: 200 },
         until_broken: false,
-        rates: Rates { remount: 10, interrupt: 100 },
+        rates: Rates { remount: 10, interrupt: 100, background: 0 },
         keeps_events: false,
         threads: 2,
     }

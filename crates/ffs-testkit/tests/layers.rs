@@ -19,7 +19,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("ffs-core", &["ffs-ondisk", "ffs-device"]),
     ("ffs-admin", &["ffs-ondisk", "ffs-device"]),
     ("ffs-fuse", &["ffs-core", "ffs-device"]),
-    ("ffs-lab", &["ffs-ondisk", "ffs-device", "ffs-core", "ffs-admin"]),
+    ("ffs-lab", &["ffs-ondisk", "ffs-device", "ffs-core", "ffs-admin", "bsdffs"]),
     ("bsdffs", &["ffs-ondisk", "ffs-device", "ffs-core", "ffs-admin"]),
     (
         "ffs-cli",

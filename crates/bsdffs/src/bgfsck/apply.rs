@@ -13,7 +13,7 @@
 use std::sync::atomic::Ordering;
 
 use ffs_admin::fsck::Correction;
-use ffs_core::{Adjusted, BackgroundCheck, Result, SecondName};
+use ffs_core::{Adjusted, BackgroundCheck, Result, Rule, SecondName, holds};
 
 use super::{CORRECTING, Changed, CheckOptions};
 
@@ -50,7 +50,9 @@ fn rank(correction: &Correction) -> Rank {
 
 /// Whether the device must have everything of `before` before `after` begins.
 fn needs_sync(before: Rank, after: Rank) -> bool {
-    before.0 < after.0 && before.0 <= 2 || (before.0 == 2 && before.1 < after.1)
+    let names = before.0 < after.0 && before.0 == 1;
+    let directories = before.0 == 2 && (after.0 > 2 || before.1 < after.1);
+    names || directories && holds(Rule::DirectoryBeforeNamed)
 }
 
 /// Makes the corrections.

@@ -8,14 +8,18 @@
 //! 2. Nothing reaches the device before [`BufferedDevice::commit`], except through
 //!    [`BufferedDevice::spill`] in a full check whose buffer is full.
 //! 3. A commit writes in this order, with a flush after each step: new allocations in the maps;
-//!    directories to be cleared, without their names; names and pointers; inodes; maps; the
+//!    copies for snapshots; pointers to them; directories to be cleared, without their names; names
+//!    and pointers; inodes; pointers of snapshots to blocks that they take over; maps; the
 //!    superblock. An inode is therefore cleared only when no durable name refers to it, and a map
-//!    marks a fragment free only when no durable pointer refers to it.
+//!    marks a fragment free only when no durable pointer refers to it. A block changes only when
+//!    its copies for snapshots are durable, and a snapshot takes a block over only when no other
+//!    durable pointer refers to it.
 //! 4. A range that cannot be read yields zeros and is recorded as a bad range.
 //!
 //! References: spec/fsck-and-crash.md §5.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use ffs_device::{BlockDevice, DeviceError};
@@ -32,6 +36,10 @@ const MAX_BAD: usize = 1000;
 /// Content of a buffered fragment; it determines when the commit writes the fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
+    /// Copies for snapshots, in blocks that were free.
+    Copy,
+    /// Indirect blocks of snapshots.
+    CopyPointer,
     /// Directory, indirect and data blocks.
     Data,
     /// Inodes.
@@ -77,6 +85,8 @@ pub(super) struct BufferedDevice {
     /// and clears their names, so that they need no memory until then.
     cleared_dirs: BTreeMap<u64, usize>,
     format: DirFormat,
+    /// Pointers of snapshots to blocks that they take over: byte offset, bytes. Reads return them.
+    taken_over: BTreeMap<u64, Vec<u8>>,
     /// Writes before everything else: byte offset, bytes.
     early: Vec<(u64, Vec<u8>)>,
     /// Writes after everything else.
@@ -105,6 +115,7 @@ impl BufferedDevice {
             dirty: BTreeMap::new(),
             cleared_dirs: BTreeMap::new(),
             format: DirFormat::of(g),
+            taken_over: BTreeMap::new(),
             early: Vec::new(),
             late: Vec::new(),
             limit,
@@ -131,6 +142,7 @@ impl BufferedDevice {
         !self.dirty.is_empty()
             || !self.cleared_dirs.is_empty()
             || !self.late.is_empty()
+            || !self.taken_over.is_empty()
             || self.written
     }
 
@@ -173,6 +185,18 @@ impl BufferedDevice {
 
     /// Copies the repairs made so far into `buf`, which was read from fragment `at` on.
     fn overlay(&self, at: FragNo, buf: &mut [u8]) {
+        self.overlay_fragments(at, buf);
+        let first = at.0.saturating_mul(self.fsize);
+        for (offset, bytes) in self.taken_over.range(first..first + buf.len() as u64) {
+            let from = (offset - first) as usize;
+            if let Some(place) = buf.get_mut(from..from + bytes.len()) {
+                place.copy_from_slice(bytes);
+            }
+        }
+    }
+
+    /// As [`BufferedDevice::overlay`], without pointers to blocks that are taken over.
+    fn overlay_fragments(&self, at: FragNo, buf: &mut [u8]) {
         if self.dirty.is_empty() {
             return;
         }
@@ -258,6 +282,24 @@ impl BufferedDevice {
         self.write(frag, &buf, class)
     }
 
+    /// Sets the pointer `bytes` of a snapshot to a copy, at byte `off` of fragment `at`.
+    pub(super) fn point_to_copy(&mut self, at: FragNo, off: usize, bytes: &[u8]) -> Res<()> {
+        let mut buf = self.read_device(at, self.fsize as usize)?;
+        self.overlay_fragments(at, &mut buf);
+        if let Some(place) = buf.get_mut(off..off + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+        self.write(at, &buf, Class::CopyPointer)
+    }
+
+    /// Makes the next commit set the pointer `bytes` of a snapshot to a block that it takes over,
+    /// at byte `off` of fragment `at`, after all other pointers.
+    pub(super) fn take_over(&mut self, at: FragNo, off: usize, bytes: &[u8]) {
+        self.revision += 1;
+        let offset = at.0.saturating_mul(self.fsize) + off as u64;
+        self.taken_over.insert(offset, bytes.to_vec());
+    }
+
     /// Drops the buffered repairs of `n` fragments that are free now.
     pub(super) fn forget(&mut self, at: FragNo, n: u64) {
         self.revision += 1;
@@ -268,7 +310,8 @@ impl BufferedDevice {
 
     /// The blocks of `frag` fragments that have buffered names, pointers or inodes.
     pub(super) fn dirty_blocks(&self, frag: u32) -> Vec<u64> {
-        let dirty = self.dirty.iter().filter(|(_, (class, _))| *class != Class::CylGroup);
+        let in_place = [Class::Data, Class::Inode];
+        let dirty = self.dirty.iter().filter(|(_, (class, _))| in_place.contains(class));
         let places = dirty.map(|(at, _)| at).chain(self.cleared_dirs.keys());
         let mut blocks: Vec<u64> = places.map(|at| at / u64::from(frag)).collect();
         blocks.sort_unstable();
@@ -304,10 +347,13 @@ impl BufferedDevice {
     pub(super) fn commit(&mut self) -> Res<()> {
         let early = std::mem::take(&mut self.early);
         self.write_all(early)?;
+        self.write_class(Class::Copy)?;
+        self.write_class(Class::CopyPointer)?;
         self.write_cleared_dirs()?;
-        for class in [Class::Data, Class::Inode, Class::CylGroup] {
-            self.write_class(class)?;
-        }
+        self.write_class(Class::Data)?;
+        self.write_class(Class::Inode)?;
+        self.write_taken_over()?;
+        self.write_class(Class::CylGroup)?;
         let late = std::mem::take(&mut self.late);
         self.write_all(late)
     }
@@ -325,6 +371,27 @@ impl BufferedDevice {
             }
         }
         if any { Ok(self.dev.flush()?) } else { Ok(()) }
+    }
+
+    /// Writes the pointers to blocks that snapshots take over, and flushes.
+    fn write_taken_over(&mut self) -> Res<()> {
+        let pointers = std::mem::take(&mut self.taken_over);
+        let mut fragments: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        for (offset, bytes) in &pointers {
+            let frag = offset / self.fsize;
+            let whole = match fragments.entry(frag) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    entry.insert(self.read_device(FragNo(frag), self.fsize as usize)?)
+                }
+            };
+            let from = (offset % self.fsize) as usize;
+            if let Some(place) = whole.get_mut(from..from + bytes.len()) {
+                place.copy_from_slice(bytes);
+            }
+        }
+        let writes = fragments.into_iter().map(|(frag, bytes)| (frag * self.fsize, bytes));
+        self.write_all(writes.collect())
     }
 
     /// Writes a list of byte offsets and bytes, and flushes.

@@ -28,6 +28,15 @@ use super::inode::Inode;
 use super::report::Id;
 use super::resolve::{Draft, Res};
 
+/// How a snapshot gets a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gain {
+    /// A copy, before the block changes.
+    Copy,
+    /// The block itself, which became free.
+    TakeOver,
+}
+
 /// Location of a pointer.
 enum PointerLocation {
     Direct(usize),
@@ -103,7 +112,7 @@ impl Checker<'_> {
             if !self.should_fix(draft)? {
                 return Ok(());
             }
-            self.set_snapshot_pointer(&mut node, &slot, at)?;
+            self.set_snapshot_pointer(&mut node, &slot, at, Gain::TakeOver)?;
             for f in 0..self.g.frag {
                 let at = at.0 + u64::from(f);
                 self.used.set(at);
@@ -122,13 +131,17 @@ impl Checker<'_> {
         node: &mut Inode,
         slot: &PointerLocation,
         at: FragNo,
+        gain: Gain,
     ) -> Res<()> {
         match *slot {
             PointerLocation::Direct(i) => node.d.db[i] = at.pointer(),
             PointerLocation::Indirect(frag, off) => {
                 let mut raw = vec![0; self.g.format.pointer_size()];
                 set_pointer(&self.g, &mut raw, 0, at.pointer());
-                self.disk.patch(frag, off, &raw, Class::Data)?;
+                match gain {
+                    Gain::Copy => self.disk.point_to_copy(frag, off, &raw)?,
+                    Gain::TakeOver => self.disk.take_over(frag, off, &raw),
+                }
             }
         }
         let sectors = self.g.frags_to_sectors(self.g.frag.into());
@@ -171,8 +184,8 @@ impl Checker<'_> {
             let there = block_frags(&self.g, lbn) as usize * self.g.fsize as usize;
             let mut bytes = self.disk.read_device(first, there)?;
             bytes.resize(self.g.bsize as usize, 0);
-            self.disk.write(copy, &bytes, Class::Data)?;
-            self.set_snapshot_pointer(&mut node, &slot, copy)?;
+            self.disk.write(copy, &bytes, Class::Copy)?;
+            self.set_snapshot_pointer(&mut node, &slot, copy, Gain::Copy)?;
         }
         Ok(())
     }

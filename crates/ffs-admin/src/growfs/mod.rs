@@ -41,6 +41,7 @@ use ffs_ondisk::{CgNo, Csum, Format, FragNo, Geometry};
 
 use crate::newfs::gennumbers::GenNumbers;
 use crate::newfs::groupwriter::{GroupWriter, PIECE, UnusedSpace};
+use crate::rules::{Rule, flush_for};
 use crate::{AdminError, Volume};
 use groups::GrownGroups;
 use plan::GrowthPlan;
@@ -231,7 +232,7 @@ impl Growth<'_> {
         self.write_new_csums()?;
         let log = undo::UndoLog::read(&self.old, self.replaced())?;
         let record = log.write(dev, self.plan.log_at)?;
-        dev.flush()?;
+        flush_for(Rule::LogBeforeMark, dev)?;
         let mark = undo::Mark::new(&self.old, &self.plan.sb, record)?;
         mark.set(dev)?;
         self.change_old_structures()?;

@@ -15,6 +15,7 @@ use ffs_ondisk::sbsearch::Source;
 use ffs_ondisk::superblock::{SBLOCKSEARCH, SBLOCKSIZE, magic_of};
 use ffs_ondisk::{CgNo, Csum, Endian, Error, FragNo, Geometry, Superblock, sbcheck};
 
+use crate::rules::{Rule, flush_for};
 use crate::{AdminError, Volume};
 
 /// Bytes that growfs replaces, and their places. The superblock is the first entry.
@@ -100,7 +101,7 @@ impl Mark {
     /// The device's.
     pub(super) fn set(&self, dev: &dyn BlockDevice) -> Result<(), AdminError> {
         dev.write_at(self.location + MARK_SECTOR.start as u64, &self.marked_old)?;
-        Ok(dev.flush()?)
+        Ok(flush_for(Rule::MarkBeforeChange, dev)?)
     }
 
     /// Writes the new superblock, with the mark.
@@ -111,7 +112,7 @@ impl Mark {
         let mut bytes = self.new.clone();
         growth::set_mark(&mut bytes, self.endian, self.record);
         dev.write_at(self.location, &bytes)?;
-        Ok(dev.flush()?)
+        Ok(flush_for(Rule::ChangeBeforeUnmark, dev)?)
     }
 
     /// Removes the mark: the new superblock is in force.

@@ -21,6 +21,7 @@ use ffs_ondisk::{
 
 use super::journal::{find, read_inode};
 use crate::newfs::group::recount;
+use crate::rules::{Rule, flush_for};
 use crate::{AdminError, Volume};
 
 /// The change of a volume that gets a journal.
@@ -399,11 +400,11 @@ impl Plan {
         unclean.set_flags(flags_before);
         unclean.f.clean = 0;
         dev.write_at(unclean.location, &unclean.encode())?;
-        dev.flush()?;
+        flush_for(Rule::UncleanBeforeJournal, dev)?;
         for (&c, block) in &self.groups {
             vol.write(g.cgtod(CgNo(c)), block)?;
         }
-        dev.flush()?;
+        flush_for(Rule::MapsBeforeJournal, dev)?;
         let zeros = vec![0; g.bsize as usize];
         for &at in &self.zeros {
             vol.write(at, &zeros)?;
@@ -413,7 +414,7 @@ impl Plan {
         }
         dev.flush()?;
         put_inode(vol, self.ino, &self.inode)?;
-        dev.flush()?;
+        flush_for(Rule::JournalBeforeName, dev)?;
         if let Some((at, bytes)) = &self.root.block {
             vol.write(*at, bytes)?;
             dev.flush()?;
@@ -424,7 +425,7 @@ impl Plan {
         for (&c, block) in &self.groups {
             vol.write_csums(CgNo(c), &[Cg::new(g, block).cs()])?;
         }
-        Ok(dev.flush()?)
+        Ok(flush_for(Rule::JournalBeforeFlag, dev)?)
     }
 }
 

@@ -216,4 +216,26 @@ impl InodeTable {
         }
         result.map(|()| !grown.is_empty())
     }
+
+    /// Compares the sizes of all snapshots with their pointers. What differs is stored by
+    /// [`InodeTable::store_snapshot_growth`].
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn recount_snapshots(&self) -> Result<()> {
+        for ino in self.ump.snapshots.all() {
+            match self.get_unlinked(ino) {
+                Ok(ip) => {
+                    let file = ip.lock(&self.ump);
+                    if file.alive() && file.is_snapshot() {
+                        let own = file.d.blocks.saturating_sub(file.d.ext_sectors(self.ump.g()));
+                        self.ump.snapshots.recount(ino, own)?;
+                    }
+                }
+                Err(Error::Stale) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
 }

@@ -11,6 +11,7 @@
 use super::{Ffs, LOG, Mount};
 use crate::counters::Gauge;
 use crate::error::{Error, Result};
+use crate::ordering::rules::{Rule, holds};
 use crate::sync::Mutex;
 use ffs_ondisk::CgNo;
 use ffs_ondisk::superblock::FsFlags;
@@ -147,7 +148,11 @@ impl Mount {
         if self.ump.is_read_only() {
             return Err(Error::ReadOnly(""));
         }
-        self.sync_alone()?;
+        // The image of a snapshot does not show the sizes of other snapshots.
+        self.table.recount_snapshots()?;
+        if holds(Rule::CorrectionsBeforeChecked) {
+            self.sync_alone()?;
+        }
         if self.ump.cache.is_damaged() {
             return Err(Error::Busy("damage was found while the volume was checked"));
         }

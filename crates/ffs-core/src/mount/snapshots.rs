@@ -12,6 +12,7 @@ use super::{LOG, Mount};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, LockedInode};
 use crate::ordering::InodeChange;
+use crate::ordering::rules::{Rule, holds};
 use crate::snapshot::{Draft, FSMAXSNAP, PointerMap};
 use ffs_device::clock::Timestamp;
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
@@ -191,7 +192,11 @@ impl Mount {
     fn commit_snapshot(&self, ip: &Inode, draft: &Draft<'_>) -> Result<()> {
         let snapshots = &self.ump.snapshots;
         snapshots.set_listed(ip.ino, true);
-        let committed = self.write_summaries().and_then(|()| {
+        let list = || match holds(Rule::ListBeforeSnapshot) {
+            true => self.write_summaries(),
+            false => Ok(()),
+        };
+        let committed = list().and_then(|()| {
             let mut file = ip.lock(&self.ump);
             check_empty(&file.d)?;
             let empty = file.d.clone();
@@ -231,7 +236,7 @@ impl Mount {
     /// other users, so copy-on-write goes on.
     pub(crate) fn delist_snapshot(&self, ino: Ino, used: bool) -> Result<()> {
         let snapshots = &self.ump.snapshots;
-        if snapshots.set_listed(ino, false) {
+        if snapshots.set_listed(ino, false) && holds(Rule::DelistBeforeRemoval) {
             self.write_superblock().inspect_err(|_| {
                 snapshots.set_listed(ino, true);
             })?;

@@ -8,7 +8,7 @@
 
 macro_rules! rules {
     ($($(#[doc = $doc:literal])* $rule:ident = $name:literal,)*) => {
-        /// A rule of soft updates.
+        /// A rule of soft updates, of snapshots, or of the check in the background.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Rule {
             $($(#[doc = $doc])* $rule,)*
@@ -92,6 +92,32 @@ rules! {
     ContentBeforeName = "content-before-name",
     /// A completed write counts as durable only after a flush that began later.
     FlushBeforeDurable = "flush-before-durable",
+    /// The copy of a block for a snapshot is durable before the pointer to it is written.
+    CopyBeforePointer = "copy-before-pointer",
+    /// The pointer to the copy of a block is durable before the block is overwritten.
+    PointerBeforeOverwrite = "pointer-before-overwrite",
+    /// The bitmap marks the place of a copy used before the pointer to it is written.
+    MarkBeforeCopy = "mark-before-copy",
+    /// The bitmap marks a block used before the pointer of the snapshot that took it over is
+    /// written.
+    MarkBeforeTakeOver = "mark-before-take-over",
+    /// A snapshot takes a block over that is freed and that it reads in place.
+    TakeOverFreed = "take-over-freed",
+    /// No copy is placed in a block that a snapshot reads in place.
+    CopyApart = "copy-apart",
+    /// The blocks of a new snapshot are durable before the superblock lists it.
+    ImageBeforeList = "image-before-list",
+    /// The superblock lists a new snapshot before its inode has the mark of one.
+    ListBeforeSnapshot = "list-before-snapshot",
+    /// The superblock without a snapshot is durable before its last name is removed.
+    DelistBeforeRemoval = "delist-before-removal",
+    /// A removed snapshot has no marks among its pointers when it becomes an ordinary file.
+    MarksBeforeOrdinary = "marks-before-ordinary",
+    /// The corrections of a check in the background are durable before the volume counts as
+    /// checked.
+    CorrectionsBeforeChecked = "corrections-before-checked",
+    /// The check in the background frees a directory without a name before what it names.
+    DirectoryBeforeNamed = "directory-before-named",
     /// The records of a change are durable before a block of metadata shows it.
     RecordBeforeMetadata = "record-before-metadata",
     /// A segment is overwritten after a durable one has declared it unnecessary.
@@ -130,8 +156,9 @@ pub fn break_rule(rule: Option<Rule>) {
 }
 
 /// Whether `rule` is in force.
+#[must_use]
 #[inline]
-pub(crate) fn holds(rule: Rule) -> bool {
+pub fn holds(rule: Rule) -> bool {
     #[cfg(feature = "mutants")]
     {
         BROKEN.load(std::sync::atomic::Ordering::Relaxed) != rule as usize

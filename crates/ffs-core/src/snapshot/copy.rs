@@ -14,6 +14,7 @@ use super::{LOG, Snapshots, State};
 use crate::buf::CopyOnWrite;
 use crate::counters::add;
 use crate::error::Result;
+use crate::ordering::rules::Rule;
 use ffs_ondisk::{FragNo, Lbn};
 use std::ops::Range;
 use tracing::debug;
@@ -73,7 +74,9 @@ impl Snapshots {
         }
         let places = self.take_places(st, needs.len())?;
         debug!(target: LOG, copies = needs.len(), "copy on write");
-        if let Err(e) = self.write_copies(needs, &places).and_then(|()| self.flush()) {
+        if let Err(e) =
+            self.write_copies(needs, &places).and_then(|()| self.flush_if(Rule::CopyBeforePointer))
+        {
             st.spare.extend(places);
             return Err(e);
         }
@@ -101,7 +104,7 @@ impl Snapshots {
     /// Makes changed pointers durable.
     fn finish(&self, st: &mut State) -> Result<()> {
         self.write_pointers(st)?;
-        self.flush()?;
+        self.flush_if(Rule::PointerBeforeOverwrite)?;
         st.unfinished = false;
         Ok(())
     }

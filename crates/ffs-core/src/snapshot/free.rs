@@ -16,6 +16,7 @@ use super::{Snapshots, State};
 use crate::counters::bump;
 use crate::error::Result;
 use crate::ordering::FragRun;
+use crate::ordering::rules::{Rule, holds};
 use ffs_ondisk::Lbn;
 use ffs_ondisk::snapshot::{BLK_NOCOPY, BLK_SNAP, image_blocks};
 
@@ -56,7 +57,7 @@ impl Snapshots {
     fn take_over(&self, st: &mut State, lbn: Lbn) -> Result<bool> {
         for index in 0..st.list.len() {
             let Some(s) = st.list.get_mut(index) else { break };
-            if s.needs(self.dev(), lbn)? {
+            if s.needs(self.dev(), lbn)? && holds(Rule::TakeOverFreed) {
                 let own = s.map.take_over(self.dev(), lbn)?;
                 s.growth += self.block_sectors();
                 st.log_block(index, own);

@@ -20,6 +20,7 @@ use super::map::leaf_count;
 use super::{FSMAXSNAP, LOG, PointerMap, Snapshots};
 use crate::error::{Error, Result};
 use crate::ordering::FragRun;
+use crate::ordering::rules::Rule;
 use ffs_ondisk::bmap::{path, set_pointer};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::snapshot::{LIST_WORD, image_blocks};
@@ -285,7 +286,7 @@ impl<'a> Draft<'a> {
         self.sums.iter().for_each(|cs| totals.add(cs));
         self.patch(location, &superblock(&totals))?;
         self.direct = self.direct_pointers()?;
-        self.snaps.flush()?;
+        self.snaps.flush_if(Rule::ImageBeforeList)?;
         debug!(target: LOG, ino = self.ino.0, groups = again.len(), "copy-on-write begins");
         Ok(Some(again.len()))
     }
@@ -334,7 +335,7 @@ impl<'a> Draft<'a> {
         for (at, block) in self.list.iter().zip(bytes.chunks(self.g().bsize as usize)) {
             self.write(*at, block)?;
         }
-        self.snaps.flush()
+        self.snaps.flush_if(Rule::ImageBeforeList)
     }
 
     /// Fills in the inode of the finished snapshot.

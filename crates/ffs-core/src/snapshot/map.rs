@@ -264,6 +264,19 @@ impl PointerMap {
         &self.unmarked
     }
 
+    /// The sectors of all blocks of the snapshot.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn count_sectors(&mut self, dev: &dyn BlockDevice) -> Result<u64> {
+        let mut blocks = self.indirect_blocks().count() as u64;
+        for lbn in 0..self.blocks {
+            let raw = self.pointer(dev, Lbn(lbn))?;
+            blocks += u64::from(raw > 0 && !snapshot::is_mark(&self.g, raw));
+        }
+        Ok(Dinode::sectors(&self.g, self.g.frag).saturating_mul(blocks))
+    }
+
     /// The number of indirect blocks that changed since they were written.
     pub(super) fn changed(&self) -> usize {
         self.changed.len()

@@ -43,6 +43,7 @@ pub(crate) use map::PointerMap;
 use crate::alloc::Alloc;
 use crate::buf::BufCache;
 use crate::error::Result;
+use crate::ordering::rules::{Rule, holds};
 use crate::sync::{Mutex, MutexGuard};
 use ffs_device::BlockDevice;
 use ffs_ondisk::snapshot::{Content, classify, image_blocks, is_mark};
@@ -246,6 +247,19 @@ impl Snapshots {
         }
     }
 
+    /// Sets the growth of snapshot `ino`, whose inode has `stored` sectors for its blocks, to what
+    /// its pointers yield.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn recount(&self, ino: Ino, stored: u64) -> Result<()> {
+        let mut st = self.lock();
+        let Some(s) = st.list.iter_mut().find(|s| s.map.ino() == ino) else { return Ok(()) };
+        let own = s.map.count_sectors(self.dev())?;
+        s.growth = own.cast_signed().saturating_sub(stored.cast_signed());
+        Ok(())
+    }
+
     /// Writes changed pointers, without making them durable.
     ///
     /// # Errors
@@ -264,7 +278,7 @@ impl Snapshots {
     /// Writes changed pointers of one snapshot, after the blocks that it took over are used on the
     /// device.
     fn write_map(&self, map: &mut PointerMap) -> Result<()> {
-        if !map.unmarked().is_empty() {
+        if !map.unmarked().is_empty() && holds(Rule::MarkBeforeTakeOver) {
             self.mark_used(map.unmarked())?;
         }
         map.write(self.dev())
@@ -316,6 +330,11 @@ impl Snapshots {
             CopyOrder::BeforeOverwrite => self.cache.flush_device(),
             CopyOrder::None => Ok(()),
         }
+    }
+
+    /// As [`Snapshots::flush`], which `rule` demands.
+    fn flush_if(&self, rule: Rule) -> Result<()> {
+        if holds(rule) { self.flush() } else { Ok(()) }
     }
 
     /// The blocks of all active snapshots. Those that they acquire from now on are logged, until

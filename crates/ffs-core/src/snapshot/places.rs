@@ -13,6 +13,7 @@ use super::{CopyOrder, Snapshots, State};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
 use crate::ordering::FragRun;
+use crate::ordering::rules::{Rule, holds};
 use ffs_ondisk::{CgNo, FragNo, Ino, Lbn};
 use std::collections::BTreeMap;
 
@@ -58,7 +59,7 @@ impl Snapshots {
         let (mut found, mut unfit) = (Vec::new(), Vec::new());
         let result = self.search(st, least, &mut found, &mut unfit);
         self.free_places(&unfit);
-        if let Err(e) = result.and_then(|()| self.mark_used(&found)) {
+        if let Err(e) = result.and_then(|()| self.mark_places(&found)) {
             self.free_places(&found);
             return Err(e);
         }
@@ -66,6 +67,11 @@ impl Snapshots {
         found.append(&mut st.spare);
         st.spare = found;
         Ok(())
+    }
+
+    /// Marks blocks for copies used on the device.
+    fn mark_places(&self, found: &[FragNo]) -> Result<()> {
+        if holds(Rule::MarkBeforeCopy) { self.mark_used(found) } else { Ok(()) }
     }
 
     fn search(
@@ -86,8 +92,8 @@ impl Snapshots {
             };
             pref = Some(at.plus(g.frag.into()));
             match self.is_read_in_place(st, at) {
-                Ok(true) => unfit.push(at),
-                Ok(false) => found.push(at),
+                Ok(true) if holds(Rule::CopyApart) => unfit.push(at),
+                Ok(_) => found.push(at),
                 Err(e) => {
                     unfit.push(at);
                     return Err(e);

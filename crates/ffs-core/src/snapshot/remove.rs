@@ -13,6 +13,7 @@
 use super::map::blocks_of_leaf;
 use super::{LOG, PointerMap, Snapshots};
 use crate::error::Result;
+use crate::ordering::rules::{Rule, holds};
 use ffs_ondisk::snapshot::{image_blocks, is_mark};
 use ffs_ondisk::{Dinode, FileFlags, Ino, Lbn};
 use tracing::info;
@@ -28,7 +29,9 @@ impl Snapshots {
             Some(map) => map,
             None => PointerMap::load(self.g(), self.dev(), ino, d)?,
         };
-        self.clear_marks(&mut map)?;
+        if holds(Rule::MarksBeforeOrdinary) {
+            self.clear_marks(&mut map)?;
+        }
         self.write_map(&mut map)?;
         self.flush()?;
         info!(target: LOG, ino = ino.0, "snapshot removed");

@@ -20,10 +20,10 @@ const SECTOR: usize = 512;
 const SAMPLES: usize = 12;
 
 /// What each snapshot has to show, by name.
-type Expected = BTreeMap<String, Tree>;
+pub(crate) type Expected = BTreeMap<String, Tree>;
 
 /// The states that a crash may leave of the recorded writes.
-fn each_state(
+pub(crate) fn each_state(
     base: &MemDevice,
     events: Vec<Event>,
     seed: u64,
@@ -122,7 +122,7 @@ fn check_snapshots(fs: &Ffs, expected: &Expected, required: &[&str], at: &str) -
     found
 }
 
-fn start(shape: usize) -> World {
+pub(crate) fn start(shape: usize) -> World {
     let w = mount_on(
         soft_volume(SHAPES[shape], 4 << 20).with_durability(Durability::OnFlush),
         &soft_updates(),

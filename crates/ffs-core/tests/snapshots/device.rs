@@ -103,3 +103,44 @@ fn a_block_of_which_the_last_part_is_freed_is_used_before_a_snapshot_owns_it() {
         assert_eq!(view_of(&fs, &snap), tree, "shape {shape}");
     }
 }
+
+#[test]
+fn a_removed_snapshot_has_no_pointer_to_a_block_of_which_the_device_shows_a_part_free() {
+    for shape in (0..SHAPES.len()).filter(|&shape| SHAPES[shape].2 > SHAPES[shape].3) {
+        let (dev, fs) = mounted(shape);
+        let g = *fs.geometry();
+        let parts = ["part1", "part2", "part3", "part4"];
+        parts.iter().for_each(|name| write_file(&fs, name, &vec![5; (g.bsize - g.fsize) as usize]));
+        fs.sync().unwrap();
+        let places = parts.map(|name| (name, g.blknum(first_block(&dev, &fs, name))));
+        let snap = snapshot(&fs, "snap");
+        fs.sync().unwrap();
+        let last = 1 << (g.frag - 1);
+        let (name, at) = places.into_iter().find(|&(_, at)| free_on(&dev, &g, at) == last).unwrap();
+        let content = |dev| content_on(dev, &g, snap.ino(), g.fragstoblks(at));
+        let (root, ino) = (fs.root().unwrap(), snap.ino());
+        remove(&fs, name);
+        // An fsync does not write the pointers of snapshots.
+        for _ in 0..20 {
+            if fs.counters().snapshot_takeovers == 0 {
+                fs.fsync(&root).unwrap();
+            }
+        }
+        assert_eq!(fs.counters().snapshot_takeovers, 1, "shape {shape}");
+        assert_eq!(content(&dev), Content::Volume(at), "shape {shape}: in memory only");
+        assert_eq!(free_on(&dev, &g, at), last, "shape {shape}: in memory only");
+        drop(snap);
+        remove(&fs, "snap");
+        let mut written = false;
+        for _ in 0..20 {
+            // It writes what its files need, and no group whose blocks were only freed.
+            fs.fsync(&root).unwrap();
+            let content = content_on(&dev, &g, ino, g.fragstoblks(at));
+            if content == Content::TakenOver(at) {
+                assert_eq!(free_on(&dev, &g, at), 0, "shape {shape}");
+                written = true;
+            }
+        }
+        assert!(written, "shape {shape}: the pointer was never on the device");
+    }
+}

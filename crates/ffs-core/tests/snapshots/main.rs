@@ -7,7 +7,9 @@ mod common;
 mod crash;
 mod device;
 mod faults;
+mod fsck;
 mod random;
+mod twenty;
 mod view;
 
 use common::{Shape, World, mount_on, soft_updates, soft_volume, volume};

@@ -27,6 +27,7 @@ use super::history::{Action, Attrs, Life, Name, ObjId, ObjKind, ROOT, Step};
 use super::mounting;
 use super::raw::{Checker, Inode, Tree};
 use super::record::Recording;
+use super::snapshots;
 use super::suj;
 
 /// The root directory's inode.
@@ -53,6 +54,7 @@ pub(super) fn next(
         _ => None,
     });
     let walk = Walk { image: &image, tree: &found.tree, lives: lives.collect() };
+    let snapshots = snapshots::surviving(&recording.snapshots, found);
     let found = walk.all()?;
     let mut tree = recording.tree.clone();
     tree.replace(found.names, &found.attrs);
@@ -66,6 +68,8 @@ pub(super) fn next(
         steps: found.steps.into_iter().chain([Action::Synced]).map(step).collect(),
         journal: Arc::clone(&base.journal),
         fingerprint,
+        snapshots,
+        unchecked: true,
     })
 }
 

@@ -22,16 +22,19 @@ pub enum RuleKind {
     Constraint,
     /// J: what holds of a soft-updates journal.
     Journal,
+    /// S: what snapshots show.
+    Snapshot,
 }
 
 impl RuleKind {
     /// The kinds in the order of the contract.
-    pub const ALL: [RuleKind; 5] = [
+    pub const ALL: [RuleKind; 6] = [
         RuleKind::Never,
         RuleKind::Allowed,
         RuleKind::Guarantee,
         RuleKind::Constraint,
         RuleKind::Journal,
+        RuleKind::Snapshot,
     ];
 
     /// A heading for the rules of this kind.
@@ -43,6 +46,7 @@ impl RuleKind {
             RuleKind::Guarantee => "G: guaranteed to programs, after fsck -p",
             RuleKind::Constraint => "X: constraints across objects, on the whole tree",
             RuleKind::Journal => "J: of the soft-updates journal (--ordering suj)",
+            RuleKind::Snapshot => "S: of snapshots, before and after fsck -p",
         }
     }
 }
@@ -63,7 +67,7 @@ pub struct ContractRule {
 /// A check of the laboratory, or a violation that no rule of the contract covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// `C1` to `C6`, `LINK`, `RUN`, `SB`, `CG`.
+    /// `C1` to `C8`, `LINK`, `RUN`, `SB`, `CG`.
     pub label: &'static str,
     /// When it is violated.
     pub statement: &'static str,
@@ -95,6 +99,10 @@ const fn across(label: &'static str, statement: &'static str) -> ContractRule {
 
 const fn journal(label: &'static str, statement: &'static str) -> ContractRule {
     rule(RuleKind::Journal, label, statement)
+}
+
+const fn snapshot(label: &'static str, statement: &'static str) -> ContractRule {
+    rule(RuleKind::Snapshot, label, statement)
 }
 
 /// The contract, in the order of `docs/spec/fsck-and-crash.md` §9.
@@ -368,6 +376,31 @@ pub const CONTRACT: &[ContractRule] = &[
         "A recovery that is interrupted anywhere ends in the same bytes the next time, times \
          aside.",
     ),
+    snapshot(
+        "S1",
+        "A snapshot that the superblock lists shows the tree of its moment: names, content, \
+         attributes; before and after every check.",
+    ),
+    snapshot(
+        "S2",
+        "Making a snapshot returned: the superblock lists it, until the removal of its last \
+         name begins.",
+    ),
+    snapshot(
+        "S3",
+        "A snapshot that was not made yet is absent, or an empty file. Exception: before a \
+         check the superblock may list the file. After the check nothing of it is lost (X6).",
+    ),
+    snapshot(
+        "S4",
+        "A snapshot whose last name is being removed is whole and listed, or it is not \
+         listed. If the removal returned it is not listed.",
+    ),
+    snapshot(
+        "S5",
+        "A full check of a snapshot finds nothing. If the volume was unchecked, the snapshot \
+         has only what the volume had.",
+    ),
 ];
 
 /// The checks of a state, and the violations that no rule of the contract covers.
@@ -378,6 +411,8 @@ pub const CHECKS: &[Check] = &[
     check("C4", "The repaired tree is not one that the workload may have left."),
     check("C5", "Mounted unrepaired and used, the volume breaks the contract."),
     check("C6", "An interrupted `fsck -p` ends differently when it runs again."),
+    check("C7", "Checked in the background, the unrepaired volume is not clean or not whole."),
+    check("C8", "After an interrupted growfs or tunefs the next run does not complete it."),
     check("LINK", "after the repair a link count is too high"),
     check("RUN", "the workload could not be run or ended; memory is out of proportion"),
     check("SB", "the superblock cannot be read"),

@@ -8,24 +8,29 @@
 //! | J3 | As C3, after a recovery by the journal |
 //! | C4 | Is the repaired tree one that the workload may have left? |
 //! | C5 | Mounted unrepaired and used, does it keep the contract? (a sample; soft updates only) |
-//! | C6 | Does an interrupted `fsck -p`, run again, end in the same bytes, times aside? |
+//! | C6 | Does an interrupted `fsck -p`, run again, end in the same bytes, times aside? (sample) |
+//! | C7 | Checked in the background, does the unrepaired volume keep C3 and C4? (a sample) |
+//! | C8 | Does the interrupted growfs or tunefs leave a volume that its next run completes? |
 //!
 //! If C2 fails, a full repair must still end in a volume that C3 accepts.
 //!
 //! # Invariants
-//! 1. C1 to C4 examine every state. The seed and the state decide whether C5 and C6 do.
+//! 1. C1 to C4 examine every state. The seed and the state decide whether C5 to C7 do. C8 takes the
+//!    place of all of them where a command ran.
 //! 2. After a state was examined the overlay shows the base again.
 //!
 //! Reference: `spec/fsck-and-crash.md` §8, §11.3.
+
+mod background;
+mod commands;
+mod interrupt;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ffs_admin::fsck::{Finding, Fsck, FsckOptions, FsckReport, Id, Severity};
 use ffs_core::{Env, Ffs};
-use ffs_device::record::Recorder;
 use ffs_device::{BlockDevice, Rng, SplitMix64};
-use ffs_ondisk::Format;
 
 use super::exec::Executor;
 use super::generate;
@@ -36,12 +41,14 @@ use super::op::Workload;
 use super::oracle::{Condition, Expectation, Promise};
 use super::overlay::{Changes, OverlayDevice};
 use super::raw;
-use super::record::{self, Recording, Setting, Window};
-use super::states::{Choice, Effort, Layout, WindowStates};
+use super::record::{Recording, Setting, Window};
+use super::snapshots;
+use super::states::{Layout, WindowStates};
 use super::suj::{self, Recovery};
 
 /// What preen may repair after a crash (`spec/fsck-and-crash.md` §8).
 const REPAIRS: &[Id] = &[
+    Id::SbSnapshot,
     Id::CgLeak,
     Id::CgMaps,
     Id::CgHash,
@@ -67,10 +74,6 @@ const REPAIRS: &[Id] = &[
 const REPAIR: i64 = START + 100_000;
 /// Operations after a crash (C5).
 const FURTHER_WORK: u32 = 50;
-/// Random subsets of the writes of an interrupted fsck between two flushes.
-const FSCK_SUBSETS: u32 = 16;
-/// Most states of one window of an interrupted fsck.
-const FSCK_STATES: u32 = 64;
 
 /// The rate of the checks that examine a sample: one state in so many; 0: none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +82,8 @@ pub struct Rates {
     pub remount: u32,
     /// C6.
     pub interrupt: u32,
+    /// C7.
+    pub background: u32,
 }
 
 /// The findings in a state.
@@ -90,6 +95,8 @@ pub(crate) struct Verdict {
     pub seen: Allowed,
     /// Whether C5 examined it.
     pub remounted: bool,
+    /// Whether C7 examined it.
+    pub checked: bool,
     /// Crashes inside fsck (C6).
     pub interrupted: u64,
     /// How `fsck -p` made the volume consistent.
@@ -181,7 +188,14 @@ impl<'a> Examiner<'a> {
             SplitMix64::new(self.setting.seed ^ window_states.hash(layout) ^ window.begin << 40);
         let chosen = |rate: u32| rate != 0 && rng.below(rate.into()) == 0;
         let (remount, interrupt) = (chosen(self.rates.remount), chosen(self.rates.interrupt));
-        let state = if remount || interrupt { self.overlay.changes() } else { Changes::new() };
+        let background = chosen(self.rates.background);
+        let any = remount || interrupt || background || self.recording.again.is_some();
+        let state = if any { self.overlay.changes() } else { Changes::new() };
+        if let Some(command) = &self.recording.again {
+            self.command(command, &state, interrupt, &mut verdict);
+            self.overlay.reset();
+            return verdict;
+        }
         if self.recording.offline {
             self.offline(window, layout, &mut verdict);
             self.overlay.reset();
@@ -196,6 +210,11 @@ impl<'a> Examiner<'a> {
             self.overlay.reset();
             self.overlay.apply(&state);
             self.work_on(rng.next_u64(), &mut verdict);
+        }
+        if background && super::keeps_contract(self.setting.ordering) {
+            self.overlay.reset();
+            self.overlay.apply(&state);
+            self.check_in_background((window, layout), rng.next_u64(), &mut verdict);
         }
         self.overlay.reset();
         verdict
@@ -248,7 +267,44 @@ impl<'a> Examiner<'a> {
                 out.iter_mut().skip(before).for_each(|v| v.what.push_str(", after fsck -p"));
             }
         }
+        self.judge_snapshots(window, layout, condition, out);
         seen
+    }
+
+    /// S1 to S5, of the tree that the checker has just read.
+    fn judge_snapshots(
+        &self,
+        window: &Window,
+        layout: &Layout,
+        condition: Condition,
+        out: &mut Vec<Violation>,
+    ) {
+        let records = &self.recording.snapshots;
+        let promise = super::promise(self.setting.ordering, self.recording.soft);
+        if records.is_empty() || promise == Promise::Async {
+            return;
+        }
+        let crashes = self.crash_points(window, layout);
+        let found = self.checker.found();
+        let before = out.len();
+        let open = condition == Condition::Untouched;
+        let foreign = self.recording.background;
+        self.overlay.with_bytes(|bytes| {
+            snapshots::judge(records, (bytes, found), crashes, (open, foreign), out);
+        });
+        if condition == Condition::Recovered {
+            out.iter_mut().skip(before).for_each(|v| v.what.push_str(", after a check"));
+        }
+    }
+
+    /// S1 and S5, of the tree that the checker has just read. `check` is the label of the check.
+    fn judge_snapshot_contents(&self, check: &str, out: &mut Vec<Violation>) {
+        let (records, found) = (&self.recording.snapshots, self.checker.found());
+        let mut wrong = Vec::new();
+        self.overlay
+            .with_bytes(|bytes| snapshots::judge_contents(records, bytes, found, &mut wrong));
+        let prefixed = |v: Violation| Violation::new(format!("{check}:{}", v.rule), v.what);
+        out.extend(wrong.into_iter().map(prefixed));
     }
 
     /// C1.
@@ -375,85 +431,19 @@ impl<'a> Examiner<'a> {
             }
         }
         executor.close();
-        if let Err(error) = executor.fs.unmount() {
-            verdict.violations.push(wrong(error.to_string()));
+        match executor.fs.unmount() {
+            // Without space for the copies of a snapshot it stays as a crash leaves it.
+            Err(ffs_core::Error::NoSpace) if !self.recording.snapshots.is_empty() => {}
+            Err(error) => verdict.violations.push(wrong(error.to_string())),
+            Ok(()) => {}
         }
         let checker = &mut *self.checker;
         let found = self.overlay.with_bytes(|bytes| checker.check(&bytes));
         let prefixed = |v: &Violation| Violation::new(format!("C5:{}", v.rule), v.what.clone());
         verdict.violations.extend(found.violations.iter().map(prefixed));
+        self.judge_snapshot_contents("C5", &mut verdict.violations);
         foreign_repairs(&self.fsck(FsckOptions::no()), "C5", &mut verdict.violations);
     }
-
-    /// Clears the times of the repair in the superblock. The second of two repairs records a
-    /// different time on purpose, so that no journal is replayed over it.
-    fn forget_times(&self) {
-        let superblock = match self.base.shape.format {
-            Format::Ufs1 => 8192,
-            Format::Ufs2 => 65536,
-        };
-        for (at, len) in TIMES {
-            self.overlay.write(superblock + at, &[0; 8][..len]);
-        }
-    }
-
-    /// C6: interrupts the repair of `state` everywhere; the next repair must end in the same bytes
-    /// but for times.
-    fn interrupt(&mut self, state: &Changes, verdict: &mut Verdict) {
-        self.forget_times();
-        let wanted = self.overlay.changes();
-        let print = self.overlay.fingerprint();
-        self.overlay.reset();
-        self.overlay.apply(state);
-        let recorder = Arc::new(Recorder::new(Arc::clone(&self.overlay)));
-        let options = self.preen_options().at(REPAIR);
-        // The result is known: only the writes matter here.
-        drop(Fsck::new(Arc::clone(&recorder) as _, options).run());
-        let windows = match record::windows(&recorder.take_events(), true) {
-            Ok(windows) => windows,
-            Err(error) => return verdict.violations.push(Violation::new("C6", error.to_string())),
-        };
-        let effort = Effort { subsets: FSCK_SUBSETS, sectors: FSCK_SUBSETS, window: FSCK_STATES };
-        for (at, window) in windows.iter().enumerate() {
-            let window_states = WindowStates::new(window, &self.overlay, self.setting.seed);
-            for choice in window_states.choices(effort) {
-                self.overlay.reset();
-                self.overlay.apply(state);
-                for durable in windows.iter().take(at).flat_map(|window| &window.writes) {
-                    self.overlay.write(durable.offset, &durable.bytes);
-                }
-                window_states.apply_to(&window_states.layout(choice), &self.overlay);
-                verdict.interrupted += 1;
-                let later = self.preen_options().at(REPAIR + 60);
-                let report = Fsck::new(Arc::clone(&self.overlay) as _, later).run();
-                self.forget_times();
-                if report.exit_code != 0 || self.overlay.fingerprint() != print {
-                    let differs = self.overlay.first_difference(&wanted);
-                    verdict.violations.push(again(at, choice, &report, differs));
-                    return;
-                }
-            }
-        }
-    }
-}
-
-/// Superblock fields with times, and the check hash: byte, length.
-const TIMES: [(u64, usize); 4] = [(32, 4), (1072, 8), (1208, 8), (1304, 4)];
-
-/// The violation of a repair that was interrupted in that state and did not end as it should.
-fn again(window: usize, choice: Choice, report: &FsckReport, differs: Option<u64>) -> Violation {
-    let end = match report.findings.iter().find(|finding| !is_ours(finding)) {
-        Some(finding) => finding.to_string(),
-        None if report.exit_code != 0 => format!("exit code {}", report.exit_code),
-        None => {
-            let at = differs.unwrap_or_default();
-            format!("not what it is without interruption, first at byte {at}")
-        }
-    };
-    Violation::new(
-        "C6",
-        format!("fsck -p interrupted at its state {window}:{choice}, run again: {end}"),
-    )
 }
 
 /// Whether preen may make this repair after a crash. Besides [`REPAIRS`] that is a pointer of a

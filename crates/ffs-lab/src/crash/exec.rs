@@ -5,6 +5,7 @@
 //! 2. After a call nothing stays in use but the files of [`Op::Open`]: the inode of a removed file
 //!    is freed when the call returns.
 
+pub(super) mod snapshots;
 mod space;
 mod xattrs;
 
@@ -57,6 +58,17 @@ impl Tree {
     fn name(&self, path: &Path) -> Option<Name> {
         let (dir, last) = path.split()?;
         Some(Name { dir: self.walk(dir)?, name: last.as_bytes().to_vec() })
+    }
+
+    /// The path of a directory.
+    fn path_of(&self, dir: ObjId) -> Option<Vec<String>> {
+        if dir == ROOT {
+            return Some(Vec::new());
+        }
+        let (name, _) = self.names.iter().find(|(_, obj)| **obj == dir)?;
+        let mut path = self.path_of(name.dir)?;
+        path.push(String::from_utf8_lossy(&name.name).into_owned());
+        Some(path)
     }
 
     fn make(&mut self, attrs: Attrs) -> ObjId {
@@ -134,13 +146,23 @@ pub(super) struct Executor {
     open: Vec<Vnode>,
     /// The tree is not tracked: every path that the volume resolves may be used.
     untracked: bool,
+    /// The snapshots, by object, with the hashes of their blocks.
+    snapshots: snapshots::Known,
 }
 
 type ActionResult = Result<Vec<Action>, Error>;
 
 impl Executor {
     pub(super) fn new(fs: Ffs, tree: Tree) -> Executor {
-        Executor { fs, tree, stable: false, cred: Cred::root(), open: Vec::new(), untracked: false }
+        Executor {
+            fs,
+            tree,
+            stable: false,
+            cred: Cred::root(),
+            open: Vec::new(),
+            untracked: false,
+            snapshots: snapshots::Known::default(),
+        }
     }
 
     /// An executor on a volume whose tree is not tracked. Its actions are no history.
@@ -243,6 +265,8 @@ impl Executor {
                 self.close();
                 Ok(Vec::new())
             }
+            Op::Snapshot(p) => self.snapshot(p),
+            Op::Compare(p) => self.compare(p),
         }
     }
 

@@ -12,7 +12,13 @@
 //! | `f.9` | one operation on a nearly full volume, by the super-user or by a user |
 //! | `e.2` | a trace at the edge of a full volume, drawn by the seed |
 //! | `c.2` | a chain of up to ten crashes without a check in between, drawn by the seed |
-//! | `o.2` | commands without ordering in `/A`, or `tunefs`, drawn by the seed |
+//! | `o.2` | commands without ordering in `/A`, drawn by the seed |
+//! | `s.9` | one operation before, after or between snapshots |
+//! | `t.2` | a trace in which snapshots are made, read and removed, drawn by the seed |
+//! | `k.2` | as `c.2`, with snapshots |
+//! | `b.2` | a check in the background of what a crash left, under load, drawn by the seed |
+//! | `l.1` | `growfs`, to one of several sizes |
+//! | `u.5` | `tunefs`: every setting |
 //! | `w.2` | three threads, each in its own directory, drawn by the seed (feature `schedule`) |
 //! | `file` | the one that was given |
 //!
@@ -26,17 +32,16 @@ mod directory;
 mod full;
 mod journal;
 mod patterns;
+mod snapshots;
+mod source;
 mod trace;
-
-use std::fmt;
-use std::hash::BuildHasher;
-use std::str::FromStr;
 
 use ffs_device::{Rng, SplitMix64};
 
 use super::geometry::Shape;
 use super::op::{Op, Path, Workload};
 pub(super) use directory::{further_names, is_long};
+pub use source::Source;
 pub(super) use trace::further_work;
 
 /// Operations of an offline command.
@@ -53,112 +58,12 @@ const TRACE: u32 = 1000;
 /// one with each mount option that changes the order.
 const VARIANTS: u64 = 16;
 
-/// Which workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {
-    /// The one that was given.
-    File,
-    /// A known pattern.
-    Pattern(u32),
-    /// One operation.
-    One(u32),
-    /// Two.
-    Two(u32),
-    /// Three, drawn.
-    Three(u32),
-    /// A long trace.
-    Trace(u32),
-    /// A trace in a long directory.
-    Directory(u32),
-    /// A trace that fills a small journal.
-    Journal(u32),
-    /// One operation on a volume that is full, or nearly.
-    Full(u32),
-    /// A trace at the edge of a full volume.
-    Edge(u32),
-    /// Crash after crash without a check.
-    Chain(u32),
-    /// Several threads.
-    Writers(u32),
-    /// Commands without ordering.
-    Offline(u32),
-}
-
-impl Source {
-    /// Whether it is one workload of one thread, which can be made smaller.
-    #[must_use]
-    pub fn is_one_workload(self) -> bool {
-        !matches!(self, Source::Chain(_) | Source::Writers(_))
-    }
-
-    /// A number that differs between sources.
-    pub(super) fn hash(self) -> u64 {
-        foldhash::quality::FixedState::with_seed(1).hash_one(self)
-    }
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Source::File => f.write_str("file"),
-            Source::Pattern(n) => write!(f, "g{n}"),
-            Source::One(n) => write!(f, "1.{n}"),
-            Source::Two(n) => write!(f, "2.{n}"),
-            Source::Three(n) => write!(f, "3.{n}"),
-            Source::Trace(n) => write!(f, "r.{n}"),
-            Source::Directory(n) => write!(f, "d.{n}"),
-            Source::Journal(n) => write!(f, "j.{n}"),
-            Source::Full(n) => write!(f, "f.{n}"),
-            Source::Edge(n) => write!(f, "e.{n}"),
-            Source::Chain(n) => write!(f, "c.{n}"),
-            Source::Writers(n) => write!(f, "w.{n}"),
-            Source::Offline(n) => write!(f, "o.{n}"),
-        }
-    }
-}
-
-impl FromStr for Source {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Source, ()> {
-        let number = |text: &str| text.parse::<u32>().map_err(|_| ());
-        if text == "file" {
-            return Ok(Source::File);
-        }
-        if let Some(rest) = text.strip_prefix('g') {
-            return number(rest).map(Source::Pattern);
-        }
-        let (kind, rest) = text.split_once('.').ok_or(())?;
-        let number = number(rest)?;
-        match kind {
-            "1" => Ok(Source::One(number)),
-            "2" => Ok(Source::Two(number)),
-            "3" => Ok(Source::Three(number)),
-            "r" => Ok(Source::Trace(number)),
-            "d" => Ok(Source::Directory(number)),
-            "j" => Ok(Source::Journal(number)),
-            "f" => Ok(Source::Full(number)),
-            "e" => Ok(Source::Edge(number)),
-            "c" => Ok(Source::Chain(number)),
-            "w" => Ok(Source::Writers(number)),
-            "o" => Ok(Source::Offline(number)),
-            _ => Err(()),
-        }
-    }
-}
-
 /// Makes the workloads for one shape of volume.
 #[derive(Debug)]
 pub struct Generator {
     shape: &'static Shape,
     seed: u64,
     core: Vec<Op>,
-}
-
-/// Whether offline workload `n` is of `tunefs`.
-#[must_use]
-pub fn is_tuning(n: u32) -> bool {
-    n % 4 == 3
 }
 
 /// What follows an operation to make it durable, or to let time do so.
@@ -275,10 +180,18 @@ impl Generator {
             Source::Full(n) => return full::workload(self.shape, &self.core, n),
             Source::Edge(n) => return full::trace(self.shape, &self.rng(8, n), n),
             Source::Chain(n) => return Some(self.link(n, 0)),
+            Source::SnapshotChain(n) => return Some(self.snapshot_link(n, 0)),
+            Source::Background(n) => return Some(self.crashed(n)),
+            Source::Snapshot(n) => return snapshots::around(&self.core, n),
+            Source::SnapshotTrace(n) => {
+                return Some(snapshots::trace(self.shape, &self.rng(13, n), n));
+            }
+            Source::Growth(_) | Source::Tuning(_) => {
+                let setup = trace::populated(&["A", "A/C"]);
+                return Some(Workload { standard_tree: true, setup, ..Workload::default() });
+            }
             Source::Offline(n) => {
                 let ops = trace::in_directory(self.shape, &self.rng(12, n), "A", COMMANDS);
-                // `tunefs` changes no file.
-                let ops = if is_tuning(n) { Vec::new() } else { ops };
                 let tight_memory = n % 3 == 1;
                 let setup = trace::populated(&["A", "A/C"]);
                 return Some(Workload {
@@ -341,6 +254,53 @@ impl Generator {
             ops,
             ..Workload::default()
         }
+    }
+
+    /// As [`Generator::link`], with snapshots.
+    #[must_use]
+    pub fn snapshot_link(&self, n: u32, link: u32) -> Workload {
+        let rng = self.rng(14, n.wrapping_mul(64).wrapping_add(link));
+        snapshots::sprinkle(&rng, link, self.link(n, link))
+    }
+
+    /// What happens before the crash that a check in the background repairs.
+    #[must_use]
+    pub fn crashed(&self, n: u32) -> Workload {
+        let number = 1000 + n;
+        let has_snapshots = n % 2 == 1 && snapshots::fits(self.shape);
+        let link = if has_snapshots { Generator::snapshot_link } else { Generator::link };
+        link(self, number * 4, 0)
+    }
+
+    /// What happens during the check in the background.
+    #[must_use]
+    pub fn during_check(&self, n: u32) -> Workload {
+        let ops = trace::trace(self.shape, &self.rng(15, n), LINK);
+        Workload { standard_tree: true, tight_memory: n % 3 == 1, ops, ..Workload::default() }
+    }
+
+    /// How many workloads there are of one operation and snapshots.
+    #[must_use]
+    pub fn snapshots(&self) -> u32 {
+        if snapshots::fits(self.shape) { snapshots::count(&self.core) } else { 0 }
+    }
+
+    /// Whether the volume has space for snapshots.
+    #[must_use]
+    pub fn has_snapshots(&self) -> bool {
+        snapshots::fits(self.shape)
+    }
+
+    /// How many sizes there are to which the volume can grow.
+    #[must_use]
+    pub fn growths(&self) -> u32 {
+        super::offline::growth_count(self.shape)
+    }
+
+    /// How many changes by `tunefs` there are.
+    #[must_use]
+    pub fn tunings(&self) -> u32 {
+        super::offline::tuning_count(self.shape)
     }
 
     /// How many workloads there are of one operation on a full volume.

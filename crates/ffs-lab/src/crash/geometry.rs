@@ -3,6 +3,7 @@
 //!
 //! Reference: `spec/fsck-and-crash.md` §12.1.
 
+use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use super::exec::{Executor, Tree};
 use super::history::{Action, Step};
 use super::mounting::{self, START, failed};
 use super::op::{Op, Path};
+use super::snapshots::{SnapshotLog, SnapshotRecord};
 use super::tag::POISON;
 use super::{Updates, raw};
 use crate::error::{LabError, Result};
@@ -145,6 +147,10 @@ pub struct BaseVolume {
     pub(super) journal: Arc<[Range<u64>]>,
     /// A hash that differs between the contents of volumes of one kind.
     pub(super) fingerprint: u64,
+    /// Its snapshots.
+    pub(super) snapshots: Vec<SnapshotRecord>,
+    /// Whether it has lost space: a crash left it, and it was not checked.
+    pub(super) unchecked: bool,
 }
 
 impl Shape {
@@ -154,12 +160,19 @@ impl Shape {
     /// Those of newfs, tunefs and the file system; no shape of [`SHAPES`] should have any.
     pub fn base(&'static self, updates: Updates, standard_tree: bool) -> Result<Arc<BaseVolume>> {
         let (device, geometry) = self.format(updates)?;
-        let (tree, steps) = (Tree::default(), Vec::new());
         let image = Arc::new(device.to_vec());
-        let journal = raw::journal_extents(&image).into();
-        let fingerprint = 0;
-        let base =
-            BaseVolume { shape: self, geometry, image, device, tree, steps, journal, fingerprint };
+        let base = BaseVolume {
+            shape: self,
+            geometry,
+            journal: raw::journal_extents(&image).into(),
+            image,
+            device,
+            tree: Tree::default(),
+            steps: Vec::new(),
+            fingerprint: 0,
+            snapshots: Vec::new(),
+            unchecked: false,
+        };
         let ops = if standard_tree { self.standard_tree() } else { Vec::new() };
         let mut base = base.with(&ops)?;
         if self.full {
@@ -226,10 +239,39 @@ impl BaseVolume {
     /// Those of the file system.
     pub(super) fn with(&self, ops: &[Op]) -> Result<BaseVolume> {
         let device = self.device.snapshot();
-        let (tree, steps) = prepare(self, &device, ops)?;
+        let (tree, steps, snapshots) = prepare(self, &device, ops)?;
         let (shape, geometry, image) = (self.shape, self.geometry, Arc::new(device.to_vec()));
-        let journal = Arc::clone(&self.journal);
-        Ok(BaseVolume { shape, geometry, image, device, tree, steps, journal, fingerprint: 0 })
+        let (unchecked, journal) = (self.unchecked, Arc::clone(&self.journal));
+        let fingerprint = 0;
+        Ok(BaseVolume {
+            shape,
+            geometry,
+            image,
+            device,
+            tree,
+            steps,
+            journal,
+            fingerprint,
+            snapshots,
+            unchecked,
+        })
+    }
+
+    /// The same volume, which a command has changed on `device`.
+    pub(super) fn on(&self, device: MemDevice) -> BaseVolume {
+        let image = device.to_vec();
+        BaseVolume {
+            shape: self.shape,
+            geometry: self.geometry,
+            fingerprint: foldhash::fast::FixedState::default().hash_one(&image),
+            journal: raw::journal_extents(&image).into(),
+            image: Arc::new(image),
+            device,
+            tree: self.tree.clone(),
+            steps: self.steps.clone(),
+            snapshots: self.snapshots.clone(),
+            unchecked: self.unchecked,
+        }
     }
 
     /// The volume, nearly full: one block and a few fragments are free.
@@ -246,17 +288,25 @@ impl BaseVolume {
     }
 }
 
+/// The tree of a volume, the steps that led to it, and its snapshots.
+type Prepared = (Tree, Vec<Step>, Vec<SnapshotRecord>);
+
 /// Performs `ops` on `device`, a copy of `base`. Returns the resulting tree and the steps that led
-/// to it.
-fn prepare(base: &BaseVolume, device: &MemDevice, ops: &[Op]) -> Result<(Tree, Vec<Step>)> {
+/// to it, and the snapshots.
+fn prepare(base: &BaseVolume, device: &MemDevice, ops: &[Op]) -> Result<Prepared> {
     let shared: Arc<MemDevice> = Arc::new(device.snapshot());
     let (fs, _) = mounting::mount(Arc::clone(&shared) as _, &mounting::unordered(), 1)?;
     let mut executor = Executor::new(fs, base.tree.clone());
+    base.snapshots.iter().for_each(|known| executor.add_snapshot(known.obj, &known.hashes));
+    let mut snapshots = SnapshotLog::new(&base.snapshots, !base.unchecked);
     let mut steps = base.steps.clone();
     let step = |what| Step { began: 0, at: 0, op: None, what };
     for op in ops {
         match executor.perform(op) {
-            Ok(done) => steps.extend(done.into_iter().map(step)),
+            Ok(done) => {
+                steps.extend(done.into_iter().map(step));
+                snapshots.note(&mut executor, &steps, (0, 0))?;
+            }
             // On a full volume.
             Err(ffs_core::Error::NoSpace | ffs_core::Error::NoInodes) => {}
             Err(error) => return Err(failed(&format!("before: {op}"), &error)),
@@ -267,7 +317,7 @@ fn prepare(base: &BaseVolume, device: &MemDevice, ops: &[Op]) -> Result<(Tree, V
     executor.fs.unmount().map_err(|error| failed("unmount", &error))?;
     let copied = device.write_at(0, &shared.to_vec());
     copied.map_err(|error| failed("copy", &error))?;
-    Ok((executor.tree, steps))
+    Ok((executor.tree, steps, snapshots.settled()))
 }
 
 /// Free bytes of the volume, the reserve included.

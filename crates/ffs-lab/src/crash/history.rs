@@ -52,6 +52,8 @@ pub(crate) enum ObjKind {
     Fifo,
     /// A whiteout, which a rename left at the old name: character device 0:0.
     Whiteout,
+    /// A snapshot: a regular file, whose content is the volume.
+    Snapshot,
 }
 
 /// The attributes that a call sets together.

@@ -10,6 +10,8 @@
 //! | [`history`] | the actions of a workload in program order |
 //! | `writers` | several threads on one volume; the seed schedules them (feature `schedule`) |
 //! | `offline` | interrupted commands without ordering |
+//! | `snapshots` | what snapshots have to show |
+//! | `background` | checks in the background under load |
 //! | `chain` | several crashes without a check in between |
 //! | [`states`] | the states that a crash may leave of the writes between two flushes |
 //! | [`overlay`] | a device that shows one state after the other on a common base |
@@ -20,6 +22,7 @@
 //! | [`run`], [`tally`] | all workloads on all cores; the findings added up |
 //! | `explain` | the description of one state |
 //! | `events` | the log events of soft updates, for that description |
+//! | `mutants` | rules that can be switched off (feature `mutants`) |
 //! | [`suj`] | volumes with a journal: the order of its writes, and recoveries by it |
 //! | [`shrink`] | reduces a workload that shows a violation |
 //! | [`image`], [`tag`] | read access to the bytes of an image; tagged contents |
@@ -31,7 +34,10 @@
 //!
 //! References: `spec/fsck-and-crash.md` part II, `spec/soft-updates.md` §1; `docs/lab/crash.md`.
 
+mod background;
+pub(crate) mod block_hashes;
 mod chain;
+pub(crate) mod command;
 pub mod contract;
 mod events;
 pub mod examine;
@@ -43,6 +49,8 @@ pub(crate) mod history;
 pub(crate) mod id;
 pub(crate) mod image;
 mod mounting;
+#[cfg(feature = "mutants")]
+pub mod mutants;
 mod offline;
 pub(crate) mod op;
 pub mod oracle;
@@ -51,6 +59,7 @@ pub(crate) mod raw;
 pub(crate) mod record;
 pub mod run;
 pub mod shrink;
+pub(crate) mod snapshots;
 pub mod states;
 pub mod suj;
 pub(crate) mod tag;
@@ -84,19 +93,6 @@ pub fn ordering(name: &str) -> Result<OrderingPolicy> {
             near => ffs_core::suggestion(near),
         };
         LabError::Plan(format!("unknown ordering '{name}'{hint}"))
-    })
-}
-
-/// The ordering rule called `name`, one of those that can be switched off.
-///
-/// # Errors
-/// [`LabError::Plan`] with the name that was probably meant.
-#[cfg(feature = "mutants")]
-pub fn rule(name: &str) -> Result<ffs_core::Rule> {
-    let all = ffs_core::Rule::ALL;
-    all.iter().find(|rule| rule.name() == name).copied().ok_or_else(|| {
-        let near = ffs_core::nearest(name, all.iter().map(|rule| rule.name()));
-        LabError::Plan(format!("unknown rule '{name}'{}", ffs_core::suggestion(near)))
     })
 }
 

@@ -157,6 +157,10 @@ pub enum Op {
     Open(Path),
     /// Closes all open files.
     Close,
+    /// Makes a snapshot of the volume.
+    Snapshot(Path),
+    /// Reads a snapshot, and fails the workload if it does not show what it showed at first.
+    Compare(Path),
 }
 
 impl Op {
@@ -191,6 +195,8 @@ impl Op {
             | Op::RemoveXattr(p, _)
             | Op::Fsync(p)
             | Op::Fdatasync(p)
+            | Op::Snapshot(p)
+            | Op::Compare(p)
             | Op::Open(p) => vec![p],
             Op::Link(a, b) | Op::Rename(a, b) | Op::Exchange(a, b) | Op::Whiteout(a, b) => {
                 vec![a, b]

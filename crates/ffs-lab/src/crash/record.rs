@@ -17,6 +17,7 @@ use ffs_device::fault::{EIO, Fault, FaultInjector, Rule};
 use ffs_device::record::{Event, Recorder};
 use ffs_device::{Durability, MemDevice, Operation};
 
+use super::command::Command;
 use super::events::{Collector, OrderingEvent};
 use super::exec::{Executor, Tree};
 use super::geometry::BaseVolume;
@@ -24,6 +25,7 @@ use super::history::{Action, History, Step};
 use super::mounting::{failed, mount, options, wait};
 use super::op::{Op, Workload};
 use super::oracle::{FsyncScope, SoftUpdateOptions};
+use super::snapshots::{SnapshotLog, SnapshotRecord};
 use crate::error::Result;
 
 /// Operations between two checks of the memory of the file system.
@@ -101,6 +103,36 @@ pub(crate) struct Recording {
     pub ordering_events: Vec<OrderingEvent>,
     /// The tree at the end, as the workload expects it.
     pub(super) tree: Tree,
+    /// The snapshots that the workload had.
+    pub(super) snapshots: Vec<SnapshotRecord>,
+    /// The command that is run again after a crash in it.
+    pub(super) again: Option<Command>,
+    /// Whether a check in the background ran, which makes a snapshot of its own.
+    pub(super) background: bool,
+}
+
+impl Recording {
+    /// The recording of a workload without snapshots on a mounted volume.
+    pub(super) fn new(
+        windows: Vec<Window>,
+        history: History,
+        soft: SoftUpdateOptions,
+        tree: Tree,
+    ) -> Recording {
+        Recording {
+            windows,
+            history,
+            failed: Vec::new(),
+            soft,
+            alone: true,
+            offline: false,
+            ordering_events: Vec::new(),
+            tree,
+            snapshots: Vec::new(),
+            again: None,
+            background: false,
+        }
+    }
 }
 
 /// Splits an event log into windows.
@@ -177,6 +209,8 @@ fn record_on(
     let (fs, clock) = mount(Arc::clone(&device) as _, &options, setting.seed)?;
     let mut executor = Executor::new(fs, base.tree.clone());
     executor.stable = workload.stable;
+    base.snapshots.iter().for_each(|known| executor.add_snapshot(known.obj, &known.hashes));
+    let mut snapshots = SnapshotLog::new(&base.snapshots, !base.unchecked);
     let mut steps = base.steps.clone();
     let mut failures = Vec::new();
     for (at, op) in workload.ops.iter().enumerate() {
@@ -192,12 +226,11 @@ fn record_on(
         };
         let (ended, number) = (recorder.logged(), u32::try_from(at).ok());
         match done {
-            Ok(done) => steps.extend(done.into_iter().map(|what| Step {
-                began,
-                at: ended,
-                op: number,
-                what,
-            })),
+            Ok(done) => {
+                let step = |what| Step { began, at: ended, op: number, what };
+                steps.extend(done.into_iter().map(step));
+                snapshots.note(&mut executor, &steps, (began, ended))?;
+            }
             // Operations may fail, but not because the volume is damaged.
             Err(error @ ffs_core::Error::Format(_)) => {
                 return Err(failed(&format!("operation {}, {op}", at + 1), &error));
@@ -209,21 +242,22 @@ fn record_on(
         }
     }
     device.heal();
-    let began = recorder.logged();
     executor.close();
+    let began = recorder.logged();
+    let removed = executor.make_space().map_err(|error| failed("unmount", &error))?;
+    let ended = recorder.logged();
+    let step = |what| Step { began, at: ended, op: None, what };
+    steps.extend(removed.into_iter().map(step));
+    snapshots.note(&mut executor, &steps, (began, ended))?;
+    let began = ended;
     executor.fs.unmount().map_err(|error| failed("unmount", &error))?;
     steps.push(Step { began, at: recorder.logged(), op: None, what: Action::Synced });
     let windows = windows(&recorder.take_events(), !workload.write_through)?;
     let soft = setting.soft_of(workload);
     Ok(Recording {
-        windows,
-        history: History { steps },
         failed: failures,
-        soft,
-        alone: true,
-        offline: false,
-        ordering_events: Vec::new(),
-        tree: executor.tree,
+        snapshots: snapshots.into_records(),
+        ..Recording::new(windows, History { steps }, soft, executor.tree)
     })
 }
 

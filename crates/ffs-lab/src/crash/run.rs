@@ -158,7 +158,7 @@ pub fn ordering_events(plan: &Plan, id: StateId, most: usize) -> Result<Vec<Stri
 pub fn only(plan: &Plan, id: StateId, most_events: usize) -> Result<Tally> {
     let ran = run_one(plan, id)?;
     let (ChainLink { base, workload, recording, .. }, at) = locate(&ran, id)?;
-    let rates = Rates { remount: 1, interrupt: 1 };
+    let rates = Rates { remount: 1, interrupt: 1, background: 1 };
     let mut buffers = ExaminerBuffers::default();
     let mut examiner = Examiner::new(base, recording, plan.setting(), rates, &mut buffers);
     let window = recording.windows.get(at).ok_or_else(|| missing(id))?;

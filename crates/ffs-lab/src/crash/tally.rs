@@ -31,6 +31,8 @@ pub(crate) struct WindowTally {
     pub by_journal: u64,
     /// States on which the journal could not be used, by reason.
     pub refused: BTreeMap<&'static str, u64>,
+    /// States checked in the background (C7).
+    pub checked: u64,
     /// States with violations.
     pub broken: u64,
     /// For each rule: the states that break it, the first one, and how.
@@ -52,6 +54,7 @@ impl WindowTally {
             Recovery::Journal => self.by_journal += 1,
             Recovery::Full(why) => *self.refused.entry(why).or_default() += 1,
         }
+        self.checked += u64::from(verdict.checked);
         self.broken += u64::from(!verdict.violations.is_empty());
         self.add_rules(choice, &verdict.violations);
     }
@@ -94,6 +97,8 @@ pub struct Row {
     pub remounted: u64,
     /// Crashes inside fsck.
     pub interrupted: u64,
+    /// States checked in the background.
+    pub checked: u64,
     /// In how many states each of A1 to A16 was seen.
     pub seen: [u64; Allowed::LAST as usize],
     /// States recovered by the journal.
@@ -172,6 +177,7 @@ impl TallyBuilder {
             distinct: 0,
             remounted: 0,
             interrupted: 0,
+            checked: 0,
             seen: Default::default(),
             by_journal: 0,
             refused: BTreeMap::new(),
@@ -210,6 +216,7 @@ impl TallyBuilder {
             row.distinct += distinct as u64;
             row.remounted += window.remounted;
             row.interrupted += window.interrupted;
+            row.checked += window.checked;
             row.broken += window.broken;
             row.by_journal += window.by_journal;
             for (why, states) in window.refused {

@@ -64,6 +64,8 @@ const VERBS: &[(&str, &str)] = &[
     ("wait", "SECONDS"),
     ("open", "PATH"),
     ("close", ""),
+    ("snapshot", "PATH"),
+    ("compare", "PATH"),
     ("standard-tree", ""),
     ("write-through", ""),
     ("tight-memory", ""),
@@ -268,6 +270,8 @@ impl<'a> Line<'a> {
             "wait" => Op::Wait(self.number("number of seconds", u64::from(MOST_WAIT))?),
             "open" => Op::Open(self.entry()?),
             "close" => Op::Close,
+            "snapshot" => Op::Snapshot(self.entry()?),
+            "compare" => Op::Compare(self.entry()?),
             _ => return Ok(None),
         }))
     }
@@ -417,6 +421,8 @@ impl fmt::Display for Op {
             Op::Wait(secs) => write!(f, "wait {secs}"),
             Op::Open(p) => write!(f, "open {p}"),
             Op::Close => f.write_str("close"),
+            Op::Snapshot(p) => write!(f, "snapshot {p}"),
+            Op::Compare(p) => write!(f, "compare {p}"),
         }
     }
 }
@@ -439,10 +445,11 @@ mod tests {
             acl /d default 7 5\nacl /e access 7 0\nnoacl /d default\nfill /e 512\nuser 7\n\
             remount ro\nremount rw\n\
             fault write 3 torn\nfault flush 1\n\
-            fsync /e\nfdatasync /e\nsync\nwait 31\nopen /e\nclose\n";
+            fsync /e\nfdatasync /e\nsync\nwait 31\nopen /e\nclose\n\
+            snapshot /s\ncompare /s\n";
         let workload = parse(text).unwrap();
         assert_eq!(print(&workload), text);
-        assert_eq!((workload.setup.len(), workload.ops.len()), (2, 37));
+        assert_eq!((workload.setup.len(), workload.ops.len()), (2, 39));
         let again = parse("  create   d/f # the slash may be missing\n\n# nothing\n").unwrap();
         assert_eq!(print(&again), "create /d/f\n");
     }

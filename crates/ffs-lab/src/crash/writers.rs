@@ -237,9 +237,8 @@ pub(super) fn record(
     steps.push(Did { began, at: recorder.logged(), op: None, what: Action::Synced });
     let windows = windows(&recorder.take_events(), true)?;
     let (history, tree) = (History { steps }, base.tree.clone());
-    let ordering_events = Vec::new();
-    let (failed, soft) = (failures, setting.soft);
-    Ok(Recording { windows, history, failed, soft, offline: false, ordering_events, tree })
+    let recording = Recording::new(windows, history, setting.soft, tree);
+    Ok(Recording { failed: failures, alone: false, ..recording })
 }
 
 /// Performs the operations of one writer. `first` is the number of its first operation.

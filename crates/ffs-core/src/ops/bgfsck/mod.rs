@@ -34,6 +34,7 @@ use crate::cred::Cred;
 use crate::dir::{self, Dir};
 use crate::error::{Error, Result};
 use crate::mount::{Ffs, Mount};
+use crate::ordering::rules::{Rule, holds};
 use crate::sync::Mutex;
 use crate::types::SetAttr;
 use ffs_ondisk::snapshot::SNAP_DIR;
@@ -148,7 +149,9 @@ impl BackgroundCheck {
     /// The device's; [`Error::Busy`] if damage was found meanwhile. The volume stays unclean.
     pub fn complete(mut self) -> Result<bool> {
         self.release_image();
-        self.fs.sync()?;
+        if holds(Rule::CorrectionsBeforeChecked) {
+            self.fs.sync()?;
+        }
         self.fs.0.check_completed()
     }
 

@@ -7,6 +7,7 @@ use crate::inode::LockedInode;
 use crate::mount::Mount;
 use crate::ops::Held;
 use crate::ordering::InodeChange;
+use crate::snapshot::PointerMap;
 use ffs_ondisk::{FileType, Ino};
 
 use Adjusted::{Done, Unneeded};
@@ -46,23 +47,45 @@ impl Mount {
         };
         let held = Held::new(self, ip);
         let mut file = self.lock(&held.ip);
-        if !file.alive() || file.d.generation != generation || file.is_snapshot() {
+        if !file.alive() || file.d.generation != generation {
             return Ok(Unneeded);
         }
         change(self, &mut file)
     }
 
     fn recount(&self, file: &mut LockedInode<'_>) -> Result<Adjusted> {
-        let blocks = file.view().count_blocks()?;
+        let blocks = match file.is_snapshot() {
+            false => file.view().count_blocks()?,
+            true => match self.count_snapshot(file) {
+                Ok(Some(blocks)) => blocks,
+                // The end of the check counts it, or it is none any more.
+                Ok(None) | Err(Error::Format(_)) => return Ok(Unneeded),
+                Err(e) => return Err(e),
+            },
+        };
         if blocks != file.d.blocks {
             file.correct_blocks(blocks);
             file.update(InodeChange::Attr)?;
         }
         Ok(Done)
     }
+
+    /// The sectors of a snapshot whose removal a crash interrupted; `None` for an active one.
+    fn count_snapshot(&self, file: &LockedInode<'_>) -> Result<Option<u64>> {
+        let (ump, ino) = (&self.ump, file.ip.ino);
+        if ump.snapshots.has(ino) {
+            return Ok(None);
+        }
+        let mut map = PointerMap::load(ump.g(), &*ump.cache.dev, ino, &file.d)?;
+        let own = map.count_sectors(&*ump.cache.dev)?;
+        Ok(Some(own.saturating_add(file.d.ext_sectors(ump.g()))))
+    }
 }
 
 fn shorten(file: &mut LockedInode<'_>, size: u64) -> Result<Adjusted> {
+    if file.is_snapshot() {
+        return Ok(Unneeded);
+    }
     if file.d.is_dir() {
         return file.drop_past_end().map(|()| Done);
     }

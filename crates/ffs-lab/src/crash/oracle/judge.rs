@@ -287,6 +287,7 @@ impl Expectation {
             ObjKind::Symlink(_) => (0o12, "symbolic link"),
             ObjKind::Fifo => (0o1, "named pipe"),
             ObjKind::Whiteout => (0o2, "whiteout"),
+            ObjKind::Snapshot => (0o10, "snapshot"),
         };
         if inode.mode >> 12 != kind {
             let what = format!("{obj} (inode {}) is a {name} of mode {:o}", inode.ino, inode.mode);
@@ -324,7 +325,8 @@ impl Expectation {
                     out.push(Violation::new("G7", what));
                 }
             }
-            ObjKind::Directory | ObjKind::Fifo | ObjKind::Whiteout => {}
+            // S1 and S2 are about the content of a snapshot.
+            ObjKind::Directory | ObjKind::Fifo | ObjKind::Whiteout | ObjKind::Snapshot => {}
         }
     }
 

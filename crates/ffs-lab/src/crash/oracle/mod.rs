@@ -20,6 +20,7 @@
 //! | G5, G7, G20 | the object never had this type, target, or set of attributes |
 //! | G8, G9, G11 | the file may not have this size, content, or mixture of contents |
 //! | G18 | a name that a rename or a link gave shows an incomplete file |
+//! | S1, S2, S3, S4, S5 | a snapshot changed, or is not listed as it should (`snapshots.rs`) |
 //!
 //! | module | holds |
 //! | --- | --- |

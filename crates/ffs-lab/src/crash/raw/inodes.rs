@@ -12,7 +12,7 @@ use super::tree::{BLOCK, CHAR, DIRECTORY, FIFO, Inode, REGULAR, Run, SOCKET, SYM
 use super::volume::{NDADDR, NIADDR, Volume};
 
 /// The inode is a snapshot: some of its pointers are words, not addresses.
-const SF_SNAPSHOT: u32 = 0x20_0000;
+pub(super) const SF_SNAPSHOT: u32 = 0x20_0000;
 
 /// Zeros: as many bytes as the largest part of a free inode that must be clear.
 const ZEROS: [u8; 140] = [0; 140];
@@ -316,7 +316,7 @@ impl Walk {
 }
 
 /// A pointer; on UFS1 negative ones stay out of range.
-fn pointer(v: &Volume, bytes: &[u8], at: usize) -> u64 {
+pub(super) fn pointer(v: &Volume, bytes: &[u8], at: usize) -> u64 {
     if v.ufs2 { v.order.u64(bytes, at) } else { u64::from(v.order.u32(bytes, at)) }
 }
 

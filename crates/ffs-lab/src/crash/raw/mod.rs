@@ -14,6 +14,7 @@
 //! | `names` | directories: F1, F2, F8, F11, F14 |
 //! | `links` | counts against names: F5, F15 |
 //! | `tree` | the names and files found: [`Tree`] |
+//! | `snapshot` | the image that a snapshot shows: [`SnapshotImage`] |
 //!
 //! # Invariants
 //! 1. Work and memory are bounded by the length of the image, even for arbitrary bytes: a block is
@@ -28,6 +29,7 @@ mod inodes;
 mod links;
 mod names;
 mod order;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -42,6 +44,7 @@ use super::image::ImageBytes;
 use groups::Groups;
 use volume::Volume;
 
+pub(crate) use snapshot::SnapshotImage;
 pub(crate) use tree::{Attribute, Inode, Tree};
 
 /// Most violations that are reported of one image.

@@ -65,6 +65,8 @@ pub(super) struct Volume {
     pub(super) cg_hashes: bool,
     /// The sums over all groups as the superblock has them: ndir, nbfree, nifree, nffree.
     pub(super) totals: [u64; 4],
+    /// The inodes of snapshots that the superblock lists, up to the first 0.
+    pub(super) snapshots: [u32; 20],
 }
 
 impl Volume {
@@ -116,6 +118,7 @@ impl Volume {
             contigsumsize: order.u32(sb, 1316),
             cg_hashes: ufs2 && order.u32(sb, 1312) & 0x200 != 0 && order.u32(sb, 1308) & 2 != 0,
             totals: [long(1008), long(1016), long(1024), long(1032)],
+            snapshots: std::array::from_fn(|i| order.u32(sb, 1116 + 4 * i)),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ffs_device::{Rng, SplitMix64};
 
-use super::super::generate::{Generator, LAST_LINK, Source, is_tuning};
+use super::super::generate::{Generator, LAST_LINK, Source};
 use super::super::geometry::BaseVolume;
 use super::super::id::WorkloadId;
 use super::super::op::Workload;
@@ -15,7 +15,7 @@ use super::super::record::{Recording, Setting, record};
 use super::super::states::{Choice, WindowStates};
 #[cfg(feature = "schedule")]
 use super::super::writers;
-use super::super::{Updates, chain, offline};
+use super::super::{Updates, background, chain, offline};
 use super::plan::Plan;
 use crate::error::Result;
 
@@ -103,8 +103,18 @@ impl Volumes {
             base = Arc::new(base.with(&workload.setup)?);
         }
         let recording = match work.source {
-            Source::Chain(n) => return chained(plan, work, n, base),
-            Source::Offline(n) if is_tuning(n) => offline::tune(&base, n, plan.setting())?,
+            Source::Chain(n) | Source::SnapshotChain(n) => return chained(plan, work, n, base),
+            Source::Background(n) => return checked(plan, work, n, base, workload),
+            Source::Tuning(n) => {
+                let recording;
+                (base, recording) = offline::tune(&base, n, plan.setting())?;
+                recording
+            }
+            Source::Growth(n) => {
+                let recording;
+                (base, recording) = offline::grow(&base, n, plan.setting())?;
+                recording
+            }
             Source::Offline(_) => offline::commands(&base, workload, plan.setting())?,
             #[cfg(feature = "schedule")]
             Source::Writers(n) => {
@@ -126,7 +136,11 @@ fn chained(plan: &Plan, work: WorkloadId, n: u32, mut base: Arc<BaseVolume>) -> 
     let rng = SplitMix64::new(plan.seed ^ 11 << 40 ^ u64::from(n));
     let mut links = Vec::new();
     for number in 0..=LAST_LINK {
-        let workload = plan.on_journal(work, number, generator.link(n, number));
+        let workload = match work.source {
+            Source::SnapshotChain(_) => generator.snapshot_link(n, number),
+            _ => generator.link(n, number),
+        };
+        let workload = plan.on_journal(work, number, workload);
         // Generations of inodes are random, so no inode has one twice.
         let seed = plan.seed.wrapping_add(u64::from(number) << 32);
         let recording = record(&base, &workload, Setting { seed, ..plan.setting() })?;
@@ -137,6 +151,28 @@ fn chained(plan: &Plan, work: WorkloadId, n: u32, mut base: Arc<BaseVolume>) -> 
             Some((_, next)) => base = Arc::new(next),
             None => break,
         }
+    }
+    Ok(Execution { links })
+}
+
+/// Runs `workload`, and checks the volume that a drawn crash of it leaves in the background.
+fn checked(
+    plan: &Plan,
+    work: WorkloadId,
+    n: u32,
+    base: Arc<BaseVolume>,
+    workload: &Workload,
+) -> Result<Execution> {
+    let rng = SplitMix64::new(plan.seed ^ 16 << 40 ^ u64::from(n));
+    let recording = record(&base, workload, plan.setting())?;
+    let next = crashed(plan, work, &base, &recording, &rng);
+    let crash = next.as_ref().map(|(window, _)| *window);
+    let mut links = vec![ChainLink { base, workload: workload.clone(), recording, crash }];
+    if let Some((_, base)) = next {
+        let workload = Generator::new(work.shape, plan.seed).during_check(n);
+        let seed = plan.seed.wrapping_add(1 << 32);
+        let recording = background::record(&base, &workload, Setting { seed, ..plan.setting() })?;
+        links.push(ChainLink { base: Arc::new(base), workload, recording, crash: None });
     }
     Ok(Execution { links })
 }

@@ -51,6 +51,12 @@ pub struct Plan {
     pub chains: u32,
     /// Workloads of commands without ordering.
     pub offline: u32,
+    /// Traces with snapshots; none: no workloads with snapshots at all.
+    pub snapshots: u32,
+    /// Checks in the background under load.
+    pub background: u32,
+    /// Whether `growfs` and `tunefs` are interrupted.
+    pub commands: bool,
     /// Workloads of several threads.
     #[cfg(feature = "schedule")]
     pub writers: u32,
@@ -108,6 +114,11 @@ impl Plan {
             short.extend(each(Source::Full, &Generator::fulls));
             self.shuffle(&mut short, 1);
         }
+        if self.snapshots > 0 && self.ordering != OrderingPolicy::None {
+            let mut around = each(Source::Snapshot, &Generator::snapshots);
+            self.shuffle(&mut around, 4);
+            short.extend(around);
+        }
         let mut long = self.long(&each);
         self.shuffle(&mut long, 3);
         let mut long = long.into_iter();
@@ -140,6 +151,14 @@ impl Plan {
         if keeps_contract(self.ordering) {
             all.extend(each(Source::Chain, &|_| self.chains));
             all.extend(each(Source::Offline, &|_| self.offline));
+            let some = |of: &Generator| if of.has_snapshots() { self.snapshots } else { 0 };
+            all.extend(each(Source::SnapshotTrace, &some));
+            all.extend(each(Source::SnapshotChain, &some));
+            all.extend(each(Source::Background, &|_| self.background));
+            if self.commands {
+                all.extend(each(Source::Growth, &Generator::growths));
+                all.extend(each(Source::Tuning, &Generator::tunings));
+            }
             #[cfg(feature = "schedule")]
             all.extend(each(Source::Writers, &|_| self.writers));
         }
@@ -186,9 +205,11 @@ impl Plan {
     /// The limits on the states of a window of `work`.
     pub(super) fn effort(&self, work: WorkloadId) -> Effort {
         let window = match work.source {
-            Source::Trace(_) | Source::Directory(_) | Source::Edge(_) | Source::Journal(_) => {
-                self.effort.window.min(TRACE_STATES)
-            }
+            Source::Trace(_)
+            | Source::Directory(_)
+            | Source::Edge(_)
+            | Source::Journal(_)
+            | Source::SnapshotTrace(_) => self.effort.window.min(TRACE_STATES),
             _ => self.effort.window,
         };
         Effort { window, ..self.effort }
@@ -214,9 +235,11 @@ impl Plan {
 
 /// Whether only some windows of the workload are examined, and some states of each.
 fn is_trace(source: Source) -> bool {
-    use Source::{Chain, Directory, Edge, Journal, Offline, Trace, Writers};
-    matches!(
-        source,
-        Trace(_) | Directory(_) | Edge(_) | Journal(_) | Chain(_) | Writers(_) | Offline(_)
-    )
+    use Source::{
+        Background, Chain, Directory, Edge, Journal, Offline, SnapshotChain, SnapshotTrace,
+    };
+    use Source::{Trace, Writers};
+    let drawn = matches!(source, SnapshotTrace(_) | SnapshotChain(_) | Background(_) | Journal(_));
+    drawn
+        || matches!(source, Trace(_) | Directory(_) | Edge(_) | Chain(_) | Writers(_) | Offline(_))
 }

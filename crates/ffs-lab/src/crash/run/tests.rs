@@ -22,13 +22,16 @@ fn plan(ordering: OrderingPolicy, shapes: &[&str]) -> Plan {
         edges: 0,
         chains: 0,
         offline: 0,
+        snapshots: 0,
+        background: 0,
+        commands: false,
         #[cfg(feature = "schedule")]
         writers: 0,
         workload: None,
         max_states: 1500,
         effort: Effort { subsets: 20, sectors: 10, window: 200 },
         until_broken: false,
-        rates: Rates { remount: 10, interrupt: 100 },
+        rates: Rates { remount: 10, interrupt: 100, background: 50 },
         keeps_events: false,
         threads: 2,
     }
@@ -92,7 +95,7 @@ fn a_directory_may_be_ahead_of_its_size_but_only_there() {
     let text =
         format!("create /foo\nmkdir /D\n{}begin\n{}fsync /D\n", names(0..104), names(104..105));
     let plan = Plan {
-        rates: Rates { remount: 1, interrupt: 0 },
+        rates: Rates { remount: 1, interrupt: 0, background: 0 },
         ..given(&text, OrderingPolicy::SoftUpdates)
     };
     let tally = run(&plan, &mut Unwatched).unwrap();

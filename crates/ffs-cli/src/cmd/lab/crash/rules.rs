@@ -35,8 +35,8 @@ pub(super) fn print_all() -> Outcome {
     )?;
     #[cfg(feature = "mutants")]
     {
-        writeln!(out, "\nRules of soft updates that --break switches off\n")?;
-        for rule in ffs_core::Rule::ALL {
+        writeln!(out, "\nOrdering rules that --break switches off\n")?;
+        for rule in ffs_lab::crash::mutants::Mutant::all() {
             entry(&mut out, &format!("{}:", rule.name()), rule.meaning())?;
         }
     }

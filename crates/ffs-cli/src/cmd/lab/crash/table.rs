@@ -21,6 +21,7 @@ pub(super) fn print(out: &mut impl Write, report: &Report<'_>, only: bool) -> Re
             "distinct",
             "remounted",
             "in fsck",
+            "checked",
             "broken",
             "failed calls",
         ]
@@ -35,6 +36,7 @@ pub(super) fn print(out: &mut impl Write, report: &Report<'_>, only: bool) -> Re
             row.distinct,
             row.remounted,
             row.interrupted,
+            row.checked,
             row.broken,
             row.failed_operations,
         ];
@@ -42,7 +44,7 @@ pub(super) fn print(out: &mut impl Write, report: &Report<'_>, only: bool) -> Re
         std::iter::once(row.geometry.to_owned()).chain(numbers).collect()
     }));
     writeln!(out, "Crash states, ordering {}, seed {}\n", report.ordering, report.seed)?;
-    writeln!(out, "{}", output::table(lines, &[1, 2, 3, 4, 5, 6, 7, 8]))?;
+    writeln!(out, "{}", output::table(lines, &[1, 2, 3, 4, 5, 6, 7, 8, 9]))?;
     writeln!(out, "States that show what a crash may leave\n\n{}", seen(&rows))?;
     recoveries(out, &rows)?;
     if !only {
@@ -124,9 +126,10 @@ fn rates(out: &mut impl Write, report: &Report<'_>) -> Result<(), Failure> {
     writeln!(
         out,
         "every state: image, fsck -p, full check, tree; mounted unrepaired: {}; fsck interrupted: \
-         {}\n",
+         {}; checked in the background: {}\n",
         one_in(report.remount_every),
-        one_in(report.interrupt_every)
+        one_in(report.interrupt_every),
+        one_in(report.check_every)
     )?;
     Ok(())
 }
