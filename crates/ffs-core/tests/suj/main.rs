@@ -7,6 +7,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod freebsd;
 mod history;
 #[path = "../journal/records.rs"]
 #[allow(dead_code, reason = "this test uses a part")]

@@ -14,13 +14,16 @@
 //! 2. Each inode without a name that may be marked in use has a record since the last checkpoint,
 //!    or [`Notes::take`] makes one.
 //!
+//! 3. Each group whose counts were written since the last checkpoint, in its block or in the
+//!    summary area, has a record: FreeBSD's recovery counts only groups with records of blocks.
+//!
 //! Reference: `docs/spec/soft-updates.md` §13.1.
 
 use crate::ordering::{
     DirPos, EntryKind, EntryTarget, Event, FragRun, InodeChange, ParentLink, RemovedName,
 };
 use ffs_ondisk::journal::{Blk, Move, NOWHERE, Record, Ref};
-use ffs_ondisk::{Dinode, DirOff, FileType, FragNo, Geometry, Ino};
+use ffs_ondisk::{CgNo, Dinode, DirOff, FileType, FragNo, Geometry, Ino};
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -52,6 +55,8 @@ pub(super) struct Notes {
     unnamed: HashMap<Ino, Unnamed, FixedState>,
     /// Fragments that were taken, and to which no pointer leads.
     unused: Vec<FragRun>,
+    /// Groups that have a record since the last checkpoint.
+    groups: BTreeSet<CgNo>,
 }
 
 /// The file type of an entry's type, as in `di_mode`.
@@ -94,6 +99,7 @@ impl Notes {
             fresh: BTreeMap::new(),
             unnamed: HashMap::default(),
             unused: Vec::new(),
+            groups: BTreeSet::new(),
         }
     }
 
@@ -177,6 +183,14 @@ impl Notes {
                 self.add(value.ino, to, mode_of(value.dtype));
                 self.remove(value.ino, to, mode_of(value.dtype), 1);
             }
+        }
+    }
+
+    /// The block of group `c` is about to be written, or its counts in the summary area.
+    pub(super) fn note_group(&mut self, c: CgNo) {
+        if self.groups.insert(c) {
+            let nothing = FragRun { at: self.g.cgtod(c), frags: 0 };
+            self.records.push(Record::NewBlk(blk(Ino::ROOT, 0, nothing, 0)));
         }
     }
 
@@ -303,6 +317,7 @@ impl Notes {
     pub(super) fn checkpoint(&mut self) {
         self.records.clear();
         self.unused.clear();
+        self.groups.clear();
         for (ino, mode) in std::mem::take(&mut self.fresh) {
             self.unnamed.insert(ino, Unnamed { mode, parent: None });
         }
