@@ -42,6 +42,7 @@ use ffs_ondisk::{CgNo, DirOff, Geometry, Ino};
 use notes::Notes;
 pub(crate) use ring::JournalFile;
 use ring::Ring;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -202,6 +203,9 @@ impl WriteHooks for Journaled {
     }
     fn has_records(&self) -> bool {
         self.kept.load(Acquire)
+    }
+    fn data_needs_records(&self, run: Range<u64>) -> bool {
+        self.kept.load(Acquire) && self.notes.lock().was_indirect(run)
     }
     fn commit_records(&self) -> Result<()> {
         if !self.kept.load(Acquire) {

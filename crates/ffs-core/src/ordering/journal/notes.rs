@@ -16,6 +16,8 @@
 //!
 //! 3. Each group whose counts were written since the last checkpoint, in its block or in the
 //!    summary area, has a record: FreeBSD's recovery counts only groups with records of blocks.
+//! 4. File data is written to an indirect block that was freed only when a later record names it
+//!    ([`Notes::was_indirect`]).
 //!
 //! Reference: `docs/spec/soft-updates.md` §13.1.
 
@@ -26,9 +28,12 @@ use ffs_ondisk::journal::{Blk, Move, NOWHERE, Record, Ref};
 use ffs_ondisk::{CgNo, Dinode, DirOff, FileType, FragNo, Geometry, Ino};
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 
 /// Byte offset of `..` in a directory.
 const DOTDOT: u32 = 12;
+/// The name of the first indirect block; those of the others are below.
+const FIRST_INDIRECT: i64 = -12;
 /// The least link count of a directory with a subdirectory.
 const LEAST_PARENT: u16 = 3;
 
@@ -57,6 +62,9 @@ pub(super) struct Notes {
     unused: Vec<FragRun>,
     /// Groups that have a record since the last checkpoint.
     groups: BTreeSet<CgNo>,
+    /// Indirect blocks that were freed since the last checkpoint. A recovery follows the content
+    /// of one that no later record names.
+    freed_indirect: BTreeSet<FragNo>,
 }
 
 /// The file type of an entry's type, as in `di_mode`.
@@ -81,6 +89,7 @@ pub(super) fn matters(event: &Event<'_>) -> bool {
         | Event::DirectoryBegun { .. }
         | Event::PointersCleared { .. }
         | Event::RunShortened { .. }
+        | Event::LeavesFreed { .. }
         | Event::EntryAdded { .. }
         | Event::EntryReplaced { .. }
         | Event::EntryRemoved { .. }
@@ -100,6 +109,7 @@ impl Notes {
             unnamed: HashMap::default(),
             unused: Vec::new(),
             groups: BTreeSet::new(),
+            freed_indirect: BTreeSet::new(),
         }
     }
 
@@ -186,6 +196,13 @@ impl Notes {
         }
     }
 
+    /// Whether any of the fragments was in an indirect block that was freed since the last
+    /// checkpoint.
+    pub(super) fn was_indirect(&self, run: Range<u64>) -> bool {
+        let first = FragNo(run.start - u64::from(self.g.fragnum(FragNo(run.start))));
+        self.freed_indirect.range(first..FragNo(run.end)).next().is_some()
+    }
+
     /// The block of group `c` is about to be written, or its counts in the summary area.
     pub(super) fn note_group(&mut self, c: CgNo) {
         if self.groups.insert(c) {
@@ -220,8 +237,13 @@ impl Notes {
                 }
             }
             Event::PointersCleared { ino, cleared } => {
+                let indirect = cleared.iter().filter(|(name, _)| *name <= FIRST_INDIRECT);
+                self.freed_indirect.extend(indirect.map(|(_, run)| run.at));
                 let freed = cleared.iter().map(|&(name, run)| blk(ino, name, run, 0));
                 self.records.extend(freed.map(Record::FreeBlk));
+            }
+            Event::LeavesFreed { ref runs, .. } => {
+                self.freed_indirect.extend(runs.iter().map(|run| run.at));
             }
             // As if the run had just grown to its old length: the recovery frees its end if the
             // device shows the shorter one.
@@ -318,6 +340,7 @@ impl Notes {
         self.records.clear();
         self.unused.clear();
         self.groups.clear();
+        self.freed_indirect.clear();
         for (ino, mode) in std::mem::take(&mut self.fresh) {
             self.unnamed.insert(ino, Unnamed { mode, parent: None });
         }
