@@ -10,13 +10,9 @@ files=${1:-1000000} rounds=${2:-3}
 
 echo "making a volume of $files files"
 tree="$work/tree"
-mkdir -p "$tree/base"
-# A thousand files of up to 2 KB, a hundred in each directory; then copies of them.
-for d in $(seq 0 9); do
-    mkdir "$tree/base/sub$d"
-    head -c 100000 /dev/zero | split -a 2 -d -b 1000 - "$tree/base/sub$d/file-"
-done
-for n in $(seq 2 $(((files + 999) / 1000))); do cp -r "$tree/base" "$tree/dir$n"; done
+# A thousand files of 1000 bytes, a hundred in each directory; then copies of them.
+for d in $(seq 0 9); do files_of "$tree/base/sub$d" 100000 1000 2; done
+copies "$tree" "$files"
 free=$((files * 1000 + (256 << 20)))
 "$ffs" build -U --free "$free" "$work/volume.img" "$tree" >/dev/null 2>&1
 rm -rf "$tree"

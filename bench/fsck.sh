@@ -10,14 +10,12 @@ files=${1:-306000} rounds=${2:-7}
 
 echo "making a tree of $files files"
 tree="$work/tree"
-mkdir -p "$tree/base"
 # A thousand files of up to 10 KB, ten in each directory; then copies of them.
 for d in $(seq 0 99); do
-    mkdir "$tree/base/sub$d"
-    head -c $(((d * 7919 % 9973 + 1) * 10)) /dev/zero |
-        split -a 1 -d -b $((d * 7919 % 9973 + 1)) - "$tree/base/sub$d/file-"
+    size=$((d * 7919 % 9973 + 1))
+    files_of "$tree/base/sub$d" $((size * 10)) "$size" 1
 done
-for n in $(seq 2 $(((files + 999) / 1000))); do cp -r "$tree/base" "$tree/dir$n"; done
+copies "$tree" "$files"
 "$ffs" build "$work/ffs.img" "$tree" >/dev/null 2>&1
 names=(ffs)
 if [ -n "${FFS_BEFORE:-}" ]; then names=(before ffs); fi

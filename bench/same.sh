@@ -19,8 +19,8 @@ for program; do
     n=$((n + 1))
     # All workloads, with soft updates and dirhash on and off, on two aged volumes.
     # shellcheck disable=SC2086
-    $program lab run x11 mh bonnie andrew postmark netnews buildworld micro --scale 0.01 \
-        --factor su --factor dh --replicates 2 --target sim:size=512,used=20,turnover=1 \
+    $program lab run x11 mh bonnie andrew postmark netnews:size=0.05 buildworld:size=0.1 micro \
+        --scale 0.01 --factor su --factor dh --replicates 2 --target sim:size=512,used=20,turnover=1 \
         --out "$dir/$n" >"$dir/$n.out"
     sed "s|$dir/$n/|DIR/|" "$dir/$n.out" >"$dir/$n/terminal.txt"
     (cd "$dir/$n" && find . -type f | LC_ALL=C sort | xargs sha256sum) >"$dir/$n.sums"

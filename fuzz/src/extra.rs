@@ -1,5 +1,6 @@
 //! Volumes that operations alone do not create: after a crash, with a snapshot, with a journal.
 
+use crate::edit::edit;
 use crate::base::{NOW, env, mount};
 use ffs_core::{
     Cred, Fallocate, Ffs, FileFlags, MountOptions, NodeKind, OrderingPolicy, Vnode, WriteMode,
@@ -8,7 +9,7 @@ use ffs_device::{BlockDevice, MemDevice};
 use ffs_ondisk::journal::{self, Blk, Move, Ref, SegHeader, Trunc};
 use ffs_ondisk::superblock::FsFlags;
 use ffs_ondisk::wire::put;
-use ffs_ondisk::{Dinode, FragNo, Geometry, Ino, Superblock, snapshot};
+use ffs_ondisk::{FragNo, Geometry, Ino, Superblock, snapshot};
 use std::sync::Arc;
 
 /// Makes operations on the volume and leaves it in the state of a loss of power.
@@ -133,18 +134,6 @@ fn segments(g: &Geometry, ino: Ino) -> Vec<u8> {
         m.encode(&mut sector[128..160], e);
     }
     out
-}
-
-/// Changes an inode on the medium, and returns it.
-fn edit(dev: &MemDevice, g: &Geometry, ino: Ino, change: impl FnOnce(&mut Dinode)) -> Dinode {
-    let at = g.frag_to_byte(g.ino_to_fsba(ino)) + g.ino_to_fsbo(ino) as u64;
-    let mut raw = vec![0; g.format.dinode_size()];
-    dev.read_at(at, &mut raw).unwrap();
-    let mut d = Dinode::decode(g, &raw);
-    change(&mut d);
-    d.encode(g, &mut raw);
-    dev.write_at(at, &raw).unwrap();
-    d
 }
 
 fn edit_superblock(dev: &MemDevice, g: &Geometry, change: impl FnOnce(&mut Superblock)) {

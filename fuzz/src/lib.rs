@@ -15,6 +15,8 @@
 pub mod base;
 pub mod disks;
 pub mod dumps;
+#[path = "../../crates/ffs-testkit/shared/edit.rs"]
+mod edit;
 pub mod extra;
 pub mod mutate;
 pub mod parsers;

@@ -126,6 +126,35 @@ fn an_interrupted_preen_can_be_repeated() {
     assert!(interruptions >= 4, "{interruptions}");
 }
 
+/// The last write of a check marks the volume clean. If it is torn, a volume that counts as clean
+/// has the right totals. UFS1 has no check hash of the superblock.
+#[test]
+fn a_torn_mark_of_a_clean_volume_comes_after_the_totals() {
+    let (img, home) = (Img::with_tree(KINDS[1]), 8192);
+    let mut sb = Superblock::decode(&img.read(home, 8192), home).unwrap();
+    (sb.f.clean, sb.f.flags) = (0, sb.f.flags | 2);
+    let wrong = sb.cstotal().ndir + 1;
+    sb.set_cstotal(ffs_ondisk::Csum { ndir: wrong, ..sb.cstotal() });
+    img.write(home, &sb.encode());
+    let recorder = Arc::new(Recorder::new(img.dev.snapshot()));
+    let report = Fsck::new(recorder.clone(), FsckOptions::preen().at(1_700_000_000)).run();
+    assert_eq!(report.exit_code, exit::OK, "{:#?}", report.findings);
+    let mut writes = recorder.take_events().into_iter().filter_map(|event| match event {
+        Event::Write { offset, bytes, .. } => Some((offset, bytes)),
+        _ => None,
+    });
+    let (offset, mark) = writes.next_back().unwrap();
+    assert_eq!(offset, home);
+    writes.for_each(|(offset, bytes)| img.write(offset, &bytes));
+    for (at, sector) in (home..).step_by(512).zip(mark.chunks(512)) {
+        let torn = img.copy();
+        torn.write(at, sector);
+        let options = FsckOptions { force: false, ..FsckOptions::preen() };
+        assert_eq!(torn.fsck(options).exit_code, exit::OK);
+        torn.silent();
+    }
+}
+
 /// An unreferenced tree is cleared. Of the writes between two flushes any single sector may arrive:
 /// no inode may be cleared while a name of it remains.
 #[test]

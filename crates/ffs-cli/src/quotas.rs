@@ -136,6 +136,14 @@ impl QuotaVolume {
         }
     }
 
+    /// Makes changes of a mount durable. Those of an image are when it is unmounted.
+    pub(crate) fn sync(&self) -> Result<(), Failure> {
+        match self {
+            QuotaVolume::Image(_) => Ok(()),
+            QuotaVolume::Mount(control, _) => control.sync_quotas().map_err(|e| self.failed(&e)),
+        }
+    }
+
     /// The id of a user or group, by name or number.
     pub(crate) fn id_of(&self, kind: QuotaType, name: &str) -> Result<u32, Failure> {
         owner::id_of(self.session(), kind, name)
@@ -219,26 +227,27 @@ pub(crate) struct Column {
     pub(crate) used: u64,
     pub(crate) soft: u64,
     pub(crate) hard: u64,
-    ends: i64,
+    /// The end of the grace period. The record of id 0 has the lengths of the periods instead.
+    ends: Option<i64>,
     over: bool,
 }
 
 impl Column {
     /// Blocks, in units of 1024 bytes.
     pub(crate) fn blocks(id: u32, r: &Dqblk) -> Column {
-        let over = id != 0 && r.bsoftlimit > 0 && r.curblocks >= r.bsoftlimit
+        let over = r.bsoftlimit > 0 && r.curblocks >= r.bsoftlimit
             || r.bhardlimit > 0 && r.curblocks >= r.bhardlimit;
         let kilobytes = |blocks: u64| blocks.div_ceil(2);
         let (used, soft) = (kilobytes(r.curblocks), kilobytes(r.bsoftlimit));
-        Column { used, soft, hard: kilobytes(r.bhardlimit), ends: r.btime, over }
+        Column { used, soft, hard: kilobytes(r.bhardlimit), ends: ends(id, r.btime), over }
     }
 
     /// Inodes.
     pub(crate) fn inodes(id: u32, r: &Dqblk) -> Column {
-        let over = id != 0 && r.isoftlimit > 0 && r.curinodes >= r.isoftlimit
+        let over = r.isoftlimit > 0 && r.curinodes >= r.isoftlimit
             || r.ihardlimit > 0 && r.curinodes >= r.ihardlimit;
         let (used, soft) = (r.curinodes, r.isoftlimit);
-        Column { used, soft, hard: r.ihardlimit, ends: r.itime, over }
+        Column { used, soft, hard: r.ihardlimit, ends: ends(id, r.itime), over }
     }
 
     /// Whether a limit is reached.
@@ -248,7 +257,7 @@ impl Column {
 
     /// The end of the grace period, if it runs.
     fn expires(&self) -> Option<i64> {
-        (self.over && self.soft > 0 && self.used >= self.soft).then_some(self.ends)
+        self.ends.filter(|_| self.over && self.soft > 0 && self.used >= self.soft)
     }
 
     /// The column "grace": the rest of the period, or nothing.
@@ -260,6 +269,10 @@ impl Column {
             Some(left) => period(left),
         }
     }
+}
+
+fn ends(id: u32, time: i64) -> Option<i64> {
+    (id != 0).then_some(time)
 }
 
 /// A period, rounded to the unit that BSD's commands show.
@@ -286,12 +299,13 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_in_kilobytes_and_root_has_no_grace_period() {
+    fn columns_are_in_kilobytes_and_id_0_shows_no_grace_period() {
         let r = Dqblk { bsoftlimit: 7, curblocks: 8, btime: 3, ..Dqblk::default() };
         let c = Column::blocks(10, &r);
         assert_eq!((c.used, c.soft, c.hard, c.is_over()), (4, 4, 0, true));
         assert_eq!(c.grace(), "none");
-        assert!(!Column::blocks(0, &r).is_over());
+        let c = Column::blocks(0, &r);
+        assert_eq!((c.is_over(), c.grace()), (true, String::new()));
         assert!(!Column::inodes(10, &r).is_over());
     }
 }

@@ -135,7 +135,9 @@ impl Session {
             let failure = Failure::new(&image, &error);
             match &error {
                 ffs_core::Error::Format(error) => failure.advised(error, &image),
-                ffs_core::Error::NoQuotaFile(_) => failure,
+                ffs_core::Error::NoQuotaFile(_) | ffs_core::Error::UnsafeQuotaFile { .. } => {
+                    failure
+                }
                 _ => failure.hint(format!("`ffs fsck -n {image}` may show the cause")),
             }
         })?;

@@ -52,6 +52,14 @@ pub enum Error {
     /// `ENOENT`: quotas cannot be turned on.
     #[error("the root directory has no quota file ({0}): `ffs quotacheck -u` or `-g` creates one")]
     NoQuotaFile(&'static str),
+    /// `EPERM`: a quota file that others than root may have changed.
+    #[error("{name} is not used as a quota file: {why}")]
+    UnsafeQuotaFile {
+        /// The name in the root directory.
+        name: &'static str,
+        /// The reason, and what to do.
+        why: String,
+    },
     /// `EFBIG`.
     #[error("file too large")]
     TooBig,
@@ -106,7 +114,7 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
-            Error::NotPermitted => libc::EPERM,
+            Error::NotPermitted | Error::UnsafeQuotaFile { .. } => libc::EPERM,
             Error::NotFound | Error::NoQuotaFile(_) => libc::ENOENT,
             Error::Io(e) => e.errno(),
             Error::Format(_) | Error::Unwritten => libc::EIO,

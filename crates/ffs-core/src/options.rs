@@ -93,7 +93,7 @@ pub struct MountOptions {
     pub stable: bool,
     /// Which quotas are on.
     pub quotas: QuotaOptions,
-    /// Most bytes of a soft-updates journal that the mount uses, at least two blocks. Tests use it
+    /// Most bytes of a soft-updates journal that the mount uses, at least a block. Tests use it
     /// for a journal that soon begins again at its start.
     pub journal_limit: Option<u64>,
     /// Recorded in the superblock as the last mount point.

@@ -3,15 +3,18 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod common;
+#[path = "../../ffs-testkit/shared/edit.rs"]
+mod edit;
 
 use common::{Shape, World, check, mount_on, soft_updates, soft_volume};
+use edit::edit;
 use ffs_core::{
     Adjusted, BackgroundCheck, CheckNeed, Cred, Error, Ffs, Ino, MountOptions, OrderingPolicy,
     SecondName, Vnode, WriteMode,
 };
 use ffs_device::{BlockDevice, MemDevice};
 use ffs_ondisk::superblock::FsFlags;
-use ffs_ondisk::{CgNo, Dinode, Endian, Format, FragNo, Geometry, cg};
+use ffs_ondisk::{CgNo, Endian, Format, FragNo, Geometry, cg};
 
 const SHAPES: [Shape; 3] = [
     (Endian::Little, Format::Ufs2, 4096, 512),
@@ -44,17 +47,6 @@ fn begin(w: &World) -> BackgroundCheck {
     let mut check = w.fs.begin_check().unwrap();
     check.release_image();
     check
-}
-
-/// Changes inode `ino` on the device.
-fn edit(dev: &MemDevice, g: &Geometry, ino: Ino, change: impl FnOnce(&mut Dinode)) {
-    let at = g.frag_to_byte(g.ino_to_fsba(ino)) + g.ino_to_fsbo(ino) as u64;
-    let mut raw = vec![0; g.format.dinode_size()];
-    dev.read_at(at, &mut raw).unwrap();
-    let mut d = Dinode::decode(g, &raw);
-    change(&mut d);
-    d.encode(g, &mut raw);
-    dev.write_at(at, &raw).unwrap();
 }
 
 fn id(w: &World, file: &Vnode) -> (Ino, u32) {

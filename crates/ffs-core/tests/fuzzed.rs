@@ -1,24 +1,18 @@
 //! Failures of the mounted file system that fuzzing found, rebuilt by hand.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+#[path = "../../ffs-testkit/shared/edit.rs"]
+mod edit;
+
+use edit::edit;
 use ffs_admin::fsck::{Fsck, FsckOptions, Id, quick_check};
-use ffs_core::{Cred, Env, Ffs, Ino, MountOptions, XattrNamespace, XattrSet};
+use ffs_core::{Cred, Env, Ffs, MountOptions, XattrNamespace, XattrSet};
 use ffs_device::{BlockDevice, MemDevice};
-use ffs_ondisk::{Dinode, Endian, Format, Geometry};
+use ffs_ondisk::{Endian, Format};
 use std::sync::Arc;
 
 fn mount(dev: &Arc<MemDevice>) -> Ffs {
     Ffs::mount(dev.clone(), &MountOptions::default(), Env::system()).unwrap()
-}
-
-fn edit(dev: &MemDevice, g: &Geometry, ino: Ino, change: impl FnOnce(&mut Dinode)) {
-    let at = g.frag_to_byte(g.ino_to_fsba(ino)) + g.ino_to_fsbo(ino) as u64;
-    let mut raw = vec![0; g.format.dinode_size()];
-    dev.read_at(at, &mut raw).unwrap();
-    let mut d = Dinode::decode(g, &raw);
-    change(&mut d);
-    d.encode(g, &mut raw);
-    dev.write_at(at, &raw).unwrap();
 }
 
 /// The text of a short link is in the pointer area. Blocks of its extended attributes do not turn
@@ -43,7 +37,7 @@ fn a_short_link_with_attributes_keeps_its_text() {
         let disk: Arc<dyn BlockDevice> = dev.clone();
         assert_eq!(quick_check(&disk), []);
         // A repair of other fields rewrites the inodes.
-        made.iter().for_each(|(_, ino)| edit(&dev, &g, *ino, |d| d.nlink = 7));
+        made.iter().for_each(|(_, ino)| drop(edit(&dev, &g, *ino, |d| d.nlink = 7)));
         let report = Fsck::new(disk.clone(), FsckOptions::yes()).run();
         assert_eq!(report.ids(), [Id::LinkHigh], "{:#?}", report.findings);
         assert_eq!(quick_check(&disk), []);

@@ -150,6 +150,17 @@ pub trait BlockDevice: Send + Sync {
     /// flushes of the device fail too.
     fn flush(&self) -> Result<(), DeviceError>;
 
+    /// Whether a write may still be on its way to the medium when it has returned, so that the
+    /// user of a buffer has to wait ([`BlockDevice::wait_for_writes`]) before changing it.
+    fn delays_writes(&self) -> bool {
+        false
+    }
+
+    /// Waits until no write of the range is on its way to the medium.
+    fn wait_for_writes(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
+
     /// Declares the content of the range unused: later reads may return zeros or the old bytes. A
     /// device without support for discards succeeds.
     ///
@@ -185,6 +196,12 @@ macro_rules! forward_block_device {
             }
             fn is_read_only(&self) -> bool {
                 (**self).is_read_only()
+            }
+            fn delays_writes(&self) -> bool {
+                (**self).delays_writes()
+            }
+            fn wait_for_writes(&self, offset: u64, len: u64) {
+                (**self).wait_for_writes(offset, len);
             }
             fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
                 (**self).read_at(offset, buf)

@@ -66,6 +66,14 @@ impl Control {
         self.command(&format!("quota period {kind} {blocks} {inodes}")).map(drop)
     }
 
+    /// Makes changes of quotas durable, and everything else that was changed before.
+    ///
+    /// # Errors
+    /// As [`Control::quota`]; [`MountError::Server`]: not everything could be written.
+    pub fn sync_quotas(&self) -> Result<(), MountError> {
+        self.command("quota sync").map(drop)
+    }
+
     /// Turns quotas on: those of one type, or with `None` those whose quota file exists.
     ///
     /// # Errors

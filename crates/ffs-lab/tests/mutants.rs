@@ -20,6 +20,7 @@ fn plan(workload: &str) -> Plan {
         length: 0,
         traces: 0,
         directories: 0,
+        journals: 0,
         edges: 0,
         chains: 0,
         offline: 0,

@@ -11,14 +11,14 @@
 //! 2. A [`Record`] that [`records`] returns refers to inodes and blocks that the volume has.
 //! 3. [`scan`] and [`records`] return what [`segment`] has written.
 
-use crate::bmap;
+use crate::bmap::{self, Path};
 use crate::dinode::{Dinode, FileFlags};
 pub use crate::error::BadRecord;
 use crate::geometry::{DIRBLKSIZ, Geometry};
 use crate::hash::check_hash;
 use crate::layout;
 use crate::superblock::{FsFlags, Superblock};
-use crate::units::{FragNo, Ino};
+use crate::units::{FragNo, Ino, Lbn};
 use crate::wire::{Endian, get, put};
 
 /// Name of the journal in the root directory.
@@ -165,6 +165,21 @@ pub fn default_size(g: &Geometry) -> u64 {
     let group = u64::from(g.fpg) * u64::from(g.fsize);
     let wanted = (volume / 1024).min(MAX_BYTES).min(group).max(MIN_BYTES);
     wanted - wanted % u64::from(g.bsize)
+}
+
+/// Blocks of a file of `bytes` bytes without holes, with its indirect blocks.
+#[must_use]
+pub fn blocks(g: &Geometry, bytes: u64) -> u64 {
+    let data = bytes.div_ceil(g.bsize.into());
+    // A block of pointers begins where all indexes below it are 0.
+    let new_indirect = |l| match bmap::path(g, Lbn(l)) {
+        Some(Path::Indirect { levels, index }) => {
+            let zeros = index.iter().take(levels).rev().take_while(|i| **i == 0);
+            zeros.count() as u64
+        }
+        _ => 0,
+    };
+    data + (0..data).map(new_indirect).sum::<u64>()
 }
 
 /// Why the segments of a journal cannot be used.

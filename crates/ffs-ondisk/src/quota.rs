@@ -180,6 +180,15 @@ pub fn id_at(at: u64) -> Option<u32> {
     after.is_multiple_of(Dqblk::SIZE as u64).then_some(id)
 }
 
+/// Whether a file of `size` bytes, all of them in `start`, is the beginning of the header of
+/// 64-bit records, and nothing more.
+#[must_use]
+pub fn is_truncated_header(size: u64, start: &[u8]) -> bool {
+    size < QuotaHeader::SIZE as u64
+        && size == start.len() as u64
+        && QuotaHeader::new_bytes().starts_with(start)
+}
+
 /// The layout of a quota file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordFormat {
@@ -261,6 +270,17 @@ mod tests {
         );
         assert_eq!(examine(Ino(9), 320, &[0; 64]).unwrap(), RecordFormat::Old);
         assert!(examine(Ino(9), 100, b"not a quota file").is_err());
+    }
+
+    #[test]
+    fn the_beginning_of_a_header_is_a_truncated_one() {
+        let bytes = QuotaHeader::new_bytes();
+        for n in [0, 1, 19, 63] {
+            assert!(is_truncated_header(n as u64, &bytes[..n]), "{n}");
+        }
+        assert!(!is_truncated_header(64, &bytes));
+        assert!(!is_truncated_header(128, &bytes[..9]));
+        assert!(!is_truncated_header(1, b"X"));
     }
 
     #[test]

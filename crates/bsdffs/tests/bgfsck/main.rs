@@ -4,6 +4,9 @@
 
 mod crash;
 mod during;
+#[path = "../../../ffs-testkit/shared/edit.rs"]
+mod edit;
 mod states;
+mod summaries;
 mod threads;
 mod world;

@@ -1,14 +1,15 @@
 //! Many states after crashes: the check in the background has the result of `fsck -p`.
 
+use super::edit::edit;
 use super::world::{
     Disk, START, assert_sound, check_all, crashed, preen, tree_of, tree_on, volume,
 };
 use ffs_admin::fsck::Id;
 use ffs_core::{Cred, NodeKind, WriteMode};
 use ffs_device::BlockDevice;
+use ffs_ondisk::FragNo;
 use ffs_ondisk::bmap::set_pointer;
 use ffs_ondisk::geometry::NDADDR;
-use ffs_ondisk::{Dinode, FragNo, Geometry, Ino};
 use ffs_testkit::envvar::number;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,19 +66,6 @@ fn the_check_in_the_background_corrects_what_preen_would_repair() {
     assert!(corrections > 0);
 }
 
-/// Changes inode `ino` on the device. Returns it as it was.
-fn edit(dev: &dyn BlockDevice, g: &Geometry, ino: Ino, change: impl FnOnce(&mut Dinode)) -> Dinode {
-    let at = g.frag_to_byte(g.ino_to_fsba(ino)) + g.ino_to_fsbo(ino) as u64;
-    let mut raw = vec![0; g.format.dinode_size()];
-    dev.read_at(at, &mut raw).unwrap();
-    let was = Dinode::decode(g, &raw);
-    let mut d = was.clone();
-    change(&mut d);
-    d.encode(g, &mut raw);
-    dev.write_at(at, &raw).unwrap();
-    was
-}
-
 /// A pointer of a directory may be durable before the size that covers it.
 #[test]
 fn pointers_beyond_the_size_of_a_directory_are_dropped() {
@@ -95,7 +83,9 @@ fn pointers_beyond_the_size_of_a_directory_are_dropped() {
     let (dir, file) = (dir.ino(), file.ino());
     let state = disk.crash();
     // The block of the file becomes one of the directory, behind its size.
-    let block = edit(&state, &g, file, |d| {
+    let mut block = 0;
+    edit(&state, &g, file, |d| {
+        block = d.db[0];
         (d.size, d.blocks) = (0, 0);
         d.db = Default::default();
     });
@@ -104,7 +94,7 @@ fn pointers_beyond_the_size_of_a_directory_are_dropped() {
     let at = g.frag_to_byte(FragNo(large.ib[0].unsigned_abs()));
     let mut indirect = vec![0; g.bsize as usize];
     state.read_at(at, &mut indirect).unwrap();
-    set_pointer(&g, &mut indirect, slot, block.db[0]);
+    set_pointer(&g, &mut indirect, slot, block);
     state.write_at(at, &indirect).unwrap();
 
     let disk = Disk::mount(state, 0, START + 50).unwrap();

@@ -253,6 +253,20 @@ impl Checker<'_> {
         self.now.max(self.sb.f.mtime.saturating_add(1))
     }
 
+    /// Makes the commit first write what the superblock gets besides the mark of a clean volume. A
+    /// crash may tear the last write, so that the mark arrives and the totals do not. UFS1 has no
+    /// check hash that would reveal it.
+    fn write_before_mark(&mut self, original: &Superblock) {
+        let mut early = self.sb.clone();
+        early.f.clean = 0;
+        early.set_flags(original.flags());
+        let mut same = original.clone();
+        (same.f.clean, same.f.time, same.f.mtime) = (0, early.f.time, early.f.mtime);
+        if self.sb.f.clean == 1 && early != same {
+            self.disk.write_early(early.location, early.encode());
+        }
+    }
+
     /// Writes the repairs and the superblock; `true` if the volume is marked clean now.
     pub(super) fn commit(&mut self, completion: Completion, original: &Superblock) -> Res<bool> {
         self.write_new_allocations(completion)?;
@@ -279,6 +293,7 @@ impl Checker<'_> {
         }
         self.sb.f.time = self.now.max(0);
         self.sb.f.mtime = self.next_mtime();
+        self.write_before_mark(original);
         if let Some(at) = self.rewrite_backup {
             let mut copy = self.sb.clone();
             copy.location = at;

@@ -181,9 +181,16 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Empties the journal's list of unlinked inodes; phase 4 clears the inodes.
+    /// Makes the journal unusable before the first repair, and empties its list of unlinked inodes;
+    /// phase 4 clears the inodes.
     pub(super) fn check_journal(&mut self) -> Res<()> {
         let suj = self.sb.flags().contains(FsFlags::SUJ);
+        if suj && !self.sb.is_clean() {
+            // An interrupted check must not leave a journal that seems usable.
+            let mut unusable = self.sb.clone();
+            unusable.f.mtime = self.next_mtime();
+            self.disk.write_early(unusable.location, unusable.encode());
+        }
         if !suj || self.sb.f.sujfree == 0 {
             return Ok(());
         }

@@ -19,8 +19,8 @@ pub(super) fn explain(
     let alone = NewfsOptions { size: None, reserved: 0, ..opts.clone() };
     match smallest(given >> 10, |kib| is_possible(&alone, kib << 10)) {
         Some(kib) => AdminError::Size(format!(
-            "{given} bytes are too few for a file system with these options; {} bytes (-s {kib}k) \
-             are enough",
+            "{given} bytes are too few for a file system with {}; {} bytes (-s {kib}k) are enough",
+            if opts.journal { "a journal" } else { "these options" },
             kib << 10
         )),
         None => error,

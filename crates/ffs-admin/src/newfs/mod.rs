@@ -27,7 +27,7 @@ mod wipe;
 mod write;
 
 use ffs_device::{BlockDevice, Clock, ManualClock, MemDevice, Rng, SplitMix64, Timestamp};
-use ffs_ondisk::{CgNo, Endian, Format, Geometry, Superblock, sbcheck};
+use ffs_ondisk::{CgNo, Endian, Format, Geometry, Superblock, journal, sbcheck};
 
 pub use options::{MAXVOLLEN, MINFREE, NewfsOptions, Optim, Release, label_problem};
 pub use plan::{Plan, plan};
@@ -140,7 +140,22 @@ fn design(
     let g = sbcheck::geometry_ignoring_hash(&sb, Some(device.0)).map_err(superblock::refused)?;
     let groups = GroupBlocks::build(&g, opts, now)?;
     sb.set_cstotal(groups.totals(&g));
+    if opts.journal {
+        check_journal(&sb, &g)?;
+    }
     Ok((NewfsReport { superblock: sb, geometry: g, plan }, groups))
+}
+
+/// Fails if the new volume cannot have a journal of the default size.
+fn check_journal(sb: &Superblock, g: &Geometry) -> Result<(), AdminError> {
+    if sb.old_layout || g.maxsymlinklen == 0 || g.old_ids {
+        return Err(AdminError::option("-j", "this format is older than the journal"));
+    }
+    let need = journal::blocks(g, journal::default_size(g));
+    match u64::try_from(sb.cstotal().nbfree) {
+        Ok(free) if free >= need => Ok(()),
+        _ => Err(AdminError::Size(format!("a journal needs {need} free blocks"))),
+    }
 }
 
 /// A small volume in memory for tests, made by the current rules with a fixed time and seed.

@@ -89,6 +89,9 @@ pub struct NewfsOptions {
     pub soft_updates: bool,
     /// `-J`: the device is a gjournal provider.
     pub gjournal: bool,
+    /// `-j`: the volume must be able to have a soft-updates journal of the default size. newfs does
+    /// not make it.
+    pub journal: bool,
     /// `-l`: MAC labels per file.
     pub multilabel: bool,
     /// `-t`: discard freed blocks.
@@ -131,6 +134,7 @@ impl Default for NewfsOptions {
             label: None,
             soft_updates: false,
             gjournal: false,
+            journal: false,
             multilabel: false,
             trim: false,
             no_snap: false,

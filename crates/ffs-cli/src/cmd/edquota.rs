@@ -34,7 +34,7 @@ pub(crate) const DOC: Doc = Doc {
 /// of 1000. No editor is started.
 ///
 /// The volume is an image, or the directory of a mount with quotas on. It must have the quota file
-/// (`ffs quotacheck` creates it).
+/// (`ffs quotacheck` creates it). When the command ends with success, the limits are on the device.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Users or groups, by name or number
@@ -100,7 +100,8 @@ fn change(
     work: impl FnOnce(&QuotaVolume) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let volume = QuotaVolume::open(name, &[kind], Use::Change)?;
-    let result = work(&volume);
+    // On a mount a write that fails later would not be reported to this command.
+    let result = work(&volume).and_then(|()| volume.sync());
     volume.finish_with(result)
 }
 
@@ -113,7 +114,10 @@ fn set_all(
 ) -> Result<(), Failure> {
     let ids: Vec<u32> =
         names.iter().map(|name| volume.id_of(kind, name)).collect::<Result<_, _>>()?;
-    ids.into_iter().try_for_each(|id| volume.set(kind, id, limits))
+    ids.into_iter().try_for_each(|id| {
+        let set = volume.set(kind, id, limits);
+        set.map_err(|failure| failure.hint(format!("the limits of {kind} {id} are as they were")))
+    })
 }
 
 /// `VOLUME[:SOFT[:HARD[:ISOFT[:IHARD]]]]`. The limits are the words at the end that begin with a

@@ -263,6 +263,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let how = args.how.options();
     let options = NewfsOptions {
         soft_updates: how.soft_updates || args.journal,
+        journal: args.journal,
         size,
         reserved: args.reserved,
         reproducible: args.reproducible,

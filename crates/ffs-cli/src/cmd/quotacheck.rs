@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use ffs_admin::Volume;
 use ffs_admin::quotacheck::{self, Difference, QuotaFile, Usage};
-use ffs_core::{Cred, MountOptions, NodeKind, QuotaType, RenameMode, WriteMode};
+use ffs_core::{Error, MountOptions, QuotaRepair, QuotaType};
 use ffs_device::BlockDevice;
-use ffs_ondisk::quota::{self, QuotaHeader, RecordFormat};
+use ffs_ondisk::quota::RecordFormat;
 use serde::Serialize;
 
 use super::Doc;
@@ -32,7 +32,9 @@ pub(crate) const DOC: Doc = Doc {
 /// Count the usage of users and groups, and correct the quota files of an image.
 ///
 /// -u and -g select the quota files, quota.user and quota.group in the root directory, and create
-/// missing ones. With neither, the files that exist are checked. Limits stay as they are.
+/// missing ones. With neither, the files that exist are checked. Limits stay as they are. A file
+/// that was truncated is repaired: a part of a record at its end is removed, and a missing header
+/// is written.
 ///
 /// The image must not be mounted, and clean: run `ffs fsck` first after a crash. `ffs mount -o
 /// quota` counts by itself, so quotacheck is needed only to create the files, and after changes
@@ -146,14 +148,17 @@ fn check_image(image: &OsString, args: &Args) -> Result<Wrong, Failure> {
     Ok(wrong(&before))
 }
 
-/// Creates missing files, and converts old ones.
+/// Creates missing files, repairs truncated ones, and converts old ones.
 fn prepare(session: &Session, wanted: [bool; 2], args: &Args) -> Result<(), Failure> {
+    let name = |kind: QuotaType| format!("{}:/{}", session.image(), kind.file_name());
     for kind in QuotaType::ALL.into_iter().filter(|kind| wanted[kind.index()]) {
         if args.user || args.group {
             let made = session.ffs.create_quota_file(kind);
-            made.map_err(|e| {
-                Failure::new(format!("{}:/{}", session.image(), kind.file_name()), e)
-            })?;
+            made.map_err(|error| Failure::new(name(kind), error))?;
+        }
+        let repaired = session.ffs.repair_quota_file(kind);
+        if let Some(repair) = repaired.map_err(|error| Failure::new(name(kind), error))? {
+            output::note(format!("{}: {}", name(kind), words(repair)));
         }
     }
     if args.convert.is_none() {
@@ -164,38 +169,22 @@ fn prepare(session: &Session, wanted: [bool; 2], args: &Args) -> Result<(), Fail
     let files = device.map_or(Ok([None, None]), |device| check(session.image(), device, wanted))?;
     for (kind, file) in QuotaType::ALL.into_iter().zip(files) {
         if let Some(file) = file.filter(|file| file.format == RecordFormat::Old) {
-            let converted = convert(session, kind, &file);
-            converted.map_err(|e| {
-                Failure::new(format!("{}:/{}", session.image(), kind.file_name()), e)
+            let converted = session.ffs.convert_quota_file(kind, &file.records);
+            converted.map_err(|error| match error {
+                Error::Exists => Failure::new(format!("{}_32.orig", name(kind)), error)
+                    .hint("the old file would get this name: rename or remove that file"),
+                error => Failure::new(name(kind), error),
             })?;
         }
     }
     Ok(())
 }
 
-/// Replaces an old quota file by one with 64-bit records. The old one gets another name.
-fn convert(session: &Session, kind: QuotaType, old: &QuotaFile) -> ffs_core::Result<()> {
-    let (fs, root, cred) = (&session.ffs, session.ffs.root()?, Cred::root());
-    let (name, temporary) = (kind.file_name(), format!("{}_64.new", kind.file_name()));
-    let kept = format!("{name}_32.orig");
-    let attr = fs.getattr(&fs.lookup(&cred, &root, name.as_bytes())?);
-    let file = fs.create(&cred, &root, temporary.as_bytes(), NodeKind::Regular, quota::MODE)?;
-    let owner = ffs_core::SetAttr {
-        uid: Some(attr.uid),
-        gid: Some(attr.gid),
-        ..ffs_core::SetAttr::default()
-    };
-    fs.setattr(&cred, &file, &owner)?;
-    fs.write(&cred, &file, 0, &QuotaHeader::new_bytes(), WriteMode::default())?;
-    for (id, record) in &old.records {
-        let at = quota::offset(*id).unwrap_or_default();
-        fs.write(&cred, &file, at, &record.to_bytes(), WriteMode::default())?;
+fn words(repair: QuotaRepair) -> String {
+    match repair {
+        QuotaRepair::Record(id) => format!("a part of the record of {id} was removed"),
+        _ => "the header was missing; all limits are to be set again".to_owned(),
     }
-    // The old file keeps its name until the new one is complete.
-    fs.link(&cred, &fs.lookup(&cred, &root, name.as_bytes())?, &root, kept.as_bytes())?;
-    let (from, to) = ((&root, temporary.as_bytes()), (&root, name.as_bytes()));
-    fs.rename(&cred, from, to, RenameMode::Replace)?;
-    Ok(())
 }
 
 /// The quota files of an image and the usage that they should have.

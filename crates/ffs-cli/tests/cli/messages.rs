@@ -50,6 +50,35 @@ fn a_size_that_is_too_small_is_answered_with_one_that_is_not() {
     }
 }
 
+fn newfs<'a>(options: &[&'a str], size: &'a str, image: &'a str) -> Vec<&'a str> {
+    [&["newfs", "-j", "-s", size], options, &[image]].concat()
+}
+
+/// `newfs -j` of a volume without space for the journal writes nothing.
+#[test]
+fn a_size_that_is_too_small_for_a_journal_is_answered_with_one_that_is_not() {
+    let d = Dir::new();
+    for options in [&["-O", "2"][..], &["-O", "1"], &["-b", "4096", "-f", "512"], &["-b", "65536"]]
+    {
+        let image = d.str("a.img");
+        let stderr =
+            fails(&newfs(options, "4m", &image), 1, "too few for a file system with a journal");
+        assert!(!Path::new(&image).exists(), "half made: {stderr}");
+        let enough = stderr.split("(-s ").nth(1).and_then(|rest| rest.split(')').next()).unwrap();
+        // An image that exists keeps its content.
+        let kib: u64 = enough.trim_end_matches('k').parse().unwrap();
+        let before = vec![0x5a; (kib - 1) as usize * 1024];
+        fs::write(&image, &before).unwrap();
+        fails(&newfs(options, "0", &image), 1, "too few for a file system with a journal");
+        assert!(fs::read(&image).unwrap() == before, "{options:?}");
+        fs::remove_file(&image).unwrap();
+        ok(&newfs(options, enough, &image));
+        assert!(ok(&["tunefs", "-p", &image]).contains("soft updates journaling"));
+        fsck_clean(Path::new(&image));
+        fs::remove_file(&image).unwrap();
+    }
+}
+
 #[test]
 fn a_truncated_image_is_reported_with_a_way_to_save_it() {
     let d = Dir::new();

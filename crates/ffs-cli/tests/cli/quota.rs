@@ -98,28 +98,120 @@ fn errors_of_the_quota_commands_say_what_to_do() {
 
 #[test]
 fn old_quota_files_are_converted() {
-    for (options, endian) in [(&["-O", "1"][..], 0), (&["-O", "2"], 0)] {
+    for (format, endian) in [("1", "little"), ("2", "little"), ("1", "big"), ("2", "big")] {
         let d = Dir::new();
-        let image = d.image("a.img", "8m", options);
+        let image = d.image("a.img", "8m", &["-O", format, "--endian", endian]);
         let mut old = vec![0u8; 32 * 1002];
         let limits: [u32; 8] = [2000, 1000, 9, 40, 30, 9, 0, 0];
         for (n, v) in limits.iter().enumerate() {
             let at = 32 * 1001 + 4 * n;
-            let bytes = if endian == 0 { v.to_le_bytes() } else { v.to_be_bytes() };
+            let bytes = if endian == "little" { v.to_le_bytes() } else { v.to_be_bytes() };
             old[at..at + 4].copy_from_slice(&bytes);
         }
         ok(&["cp", &d.file("old", &old), &format!("{image}:/quota.user")]);
         fails(&["repquota", &image], 1, "`ffs quotacheck -c 64` converts them");
+        let orig = format!("{image}:/quota.user_32.orig");
+        ok(&["cp", &d.file("mine", b"mine"), &orig]);
+        fails(&["quotacheck", "-c", "64", &image], 1, "rename or remove that file");
+        ok(&["rm", &orig]);
         ok(&["quotacheck", "-c", "64", &image]);
         let all = json(&["repquota", "--json", &image]);
         let row = all.as_array().unwrap().iter().find(|q| q["id"] == 1001).unwrap();
         assert_eq!((&row["blocks512"]["soft"], &row["inodes"]["hard"]), (&1000.into(), &40.into()));
         assert_eq!(row["inodes"]["used"], 0);
         let kept = d.str("kept");
-        ok(&["cp", &format!("{image}:/quota.user_32.orig"), &kept]);
+        ok(&["cp", &orig, &kept]);
         assert_eq!(fs::read(kept).unwrap(), old);
         fsck_clean(Path::new(&image));
     }
+}
+
+#[test]
+fn a_truncated_quota_file_is_repaired() {
+    let d = Dir::new();
+    let image = image(&d, &[]);
+    ok(&["edquota", "-e", &format!("{image}:50"), "1001", "1002"]);
+    let (file, saved) = (format!("{image}:/quota.user"), d.path("saved"));
+    ok(&["cp", &file, saved.to_str().unwrap()]);
+    let whole = fs::read(&saved).unwrap();
+    let shortened = |len: usize| ok(&["cp", &d.file("short", &whole[..len]), &file]);
+    let soft = |id: u32| {
+        let all = json(&["repquota", "--json", &image]);
+        let row = all.as_array().unwrap().iter().find(|q| q["id"] == id).cloned();
+        row.map_or(0, |row| row["blocks512"]["soft"].as_u64().unwrap())
+    };
+    // A part of the record of 1002 is left.
+    shortened(64 + 64 * 1002 + 5);
+    for command in ["repquota", "fsck -n"] {
+        let words: Vec<&str> = command.split(' ').chain([&image[..]]).collect();
+        if command == "repquota" {
+            fails(&words, 1, "`ffs quotacheck` removes the last one");
+        } else {
+            ok(&words);
+        }
+    }
+    let output = run(&["quotacheck", &image]);
+    let words = text(&output);
+    assert!(output.status.success() && words.contains("part of the record of 1002"), "{words}");
+    assert_eq!((soft(1001), soft(1002)), (100, 0));
+    for len in [0, 10] {
+        shortened(len);
+        fails(&["repquota", &image], 1, "`ffs quotacheck` repairs it, without limits");
+        let words = text(&run(&["quotacheck", &image]));
+        assert!(words.contains("all limits are to be set again"), "{words}");
+        assert_eq!(soft(1001), 0);
+        assert_eq!(ok(&["quotacheck", "-v", &image]), "");
+    }
+    fsck_clean(Path::new(&image));
+}
+
+#[test]
+fn a_quota_file_that_users_may_change_is_refused() {
+    let d = Dir::new();
+    let image = image(&d, &[]);
+    let file = format!("{image}:/quota.user");
+    let all = |expected: &str| {
+        fails(&["repquota", &image], 1, expected);
+        fails(&["edquota", "-e", &format!("{image}:1"), "1001"], 1, expected);
+        fails(&["quotacheck", &image], 1, expected);
+    };
+    ok(&["chown", "1001", &file]);
+    all("user 1001 owns it; check its content, then `chown 0:5 quota.user`");
+    ok(&["chown", "0:5", &file]);
+    ok(&["chmod", "662", &file]);
+    all("then `chmod 640 quota.user`");
+    ok(&["chmod", "640", &file]);
+    ok(&["ln", &file, &format!("{image}:/f2")]);
+    all("it has 2 names");
+    ok(&["rm", &format!("{image}:/f2")]);
+    ok(&["repquota", &image]);
+}
+
+/// The volume is full: the old limits stay, and the command fails.
+#[test]
+fn a_limit_that_cannot_be_stored_is_an_error() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &["-m", "0"]);
+    ok(&["quotacheck", "-u", &image]);
+    ok(&["edquota", "-e", &format!("{image}:7"), "5"]);
+    let free = json(&["df", "--json", &image])[0]["available"].as_u64().unwrap();
+    let large = d.file("large", &vec![7; free as usize - (256 << 10)]);
+    ok(&["cp", &large, &format!("{image}:/large")]);
+    for kib in [128, 64, 32, 16, 8, 4, 4] {
+        // Those that have no space are not copied.
+        run(&["cp", &d.file("rest", &vec![7; kib << 10]), &format!("{image}:/rest{kib}")]);
+    }
+    let set = |id: &str| run(&["edquota", "-e", &format!("{image}:9"), id]);
+    let failed = set("1000000");
+    let words = text(&failed);
+    assert_eq!(failed.status.code(), Some(1), "{words}");
+    assert!(words.contains("no space left") && words.contains("as they were"), "{words}");
+    assert!(set("5").status.success());
+    let all = json(&["repquota", "--json", &image]);
+    let soft = |id| all.as_array().unwrap().iter().find(|q| q["id"] == id).cloned();
+    assert_eq!(soft(5).unwrap()["blocks512"]["soft"], 18);
+    assert!(soft(1_000_000).is_none());
+    fsck_clean(Path::new(&image));
 }
 
 #[test]

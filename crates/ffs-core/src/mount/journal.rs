@@ -49,6 +49,10 @@ impl Mount {
             inode.store_unordered(&block);
         }
         self.ump.cache.bwrite(&block)?;
+        // It is durable together with the superblock, before any other segment is written.
+        if let Some((at, bytes)) = file.opening() {
+            self.ump.cache.dev.write_at(at, &bytes)?;
+        }
         Ok(Some(file))
     }
 
@@ -72,7 +76,7 @@ impl Mount {
         if let Some(why) = problem {
             return Err(Error::Invalid(why));
         }
-        let blocks = self.journal_limit.map_or(u64::MAX, |n| (n / u64::from(g.bsize)).max(2));
+        let blocks = self.journal_limit.map_or(u64::MAX, |n| (n / u64::from(g.bsize)).max(1));
         let lbns = (0..(d.size / u64::from(g.bsize)).min(blocks)).map(Lbn);
         let address = |lbn| match inode.view().bmap(lbn)? {
             Some(at) => Ok(g.frag_to_byte(at)),

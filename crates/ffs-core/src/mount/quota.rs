@@ -7,7 +7,9 @@
 //! 2. Records are written through the block map of the quota file, as file content. They are
 //!    written before a sync and at least every 30 seconds. A record that cannot be written stays
 //!    changed; this does not fail the sync, because the next mount counts again.
-//! 3. With quotas on, the quota files of both types keep their inodes, also if their names are
+//! 3. A change of limits or grace periods is made in the quota file first. If that fails, nothing
+//!    changes.
+//! 4. With quotas on, the quota files of both types keep their inodes, also if their names are
 //!    removed, so that no other file gets the inode of one that is not counted.
 //!
 //! Reference: `spec/on-disk-format.md` §15.
@@ -16,10 +18,10 @@ use super::{Ffs, Mount};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeView};
-use crate::quota::{Active, Amount, Grace, LOG, MAX_RECORDS};
+use crate::quota::{Active, Amount, Change, Grace, LOG, MAX_RECORDS};
 use ffs_ondisk::quota::{self, Dqblk, ENDIAN, QuotaHeader, QuotaType, RecordFormat, counted_ids};
 use ffs_ondisk::wire::get;
-use ffs_ondisk::{Dinode, FileType, Ino, Place, Structure};
+use ffs_ondisk::{Dinode, Ino, Place, Structure};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tracing::{info, warn};
@@ -36,15 +38,22 @@ type Usage = [BTreeMap<u32, Amount>; 2];
 /// The records of a quota file, except those of zeros.
 fn read_records(file: InodeView<'_>) -> Result<BTreeMap<u32, Dqblk>> {
     let size = file.d.size;
-    if file.d.file_type() != Some(FileType::Regular) {
-        return Err(bad(file, "mode", format!("{:#o}", file.d.mode), "a regular file".into()));
-    }
     let mut start = [0; QuotaHeader::SIZE];
     let n = file.read_at(0, &mut start)?;
     let start = start.get(..n).unwrap_or(&[]);
+    let partial = size % Dqblk::SIZE as u64;
+    if quota::is_truncated_header(size, start) {
+        let expected = "at least 64 (`ffs quotacheck` repairs it, without limits)".into();
+        return Err(bad(file, "size", size.to_string(), expected));
+    }
     if quota::examine(file.ip.ino, size, start)? == RecordFormat::Old {
         let advice = "64-bit ones (`ffs quotacheck -c 64` converts them)".into();
         return Err(bad(file, "format", "32-bit records".into(), advice));
+    }
+    if partial != 0 {
+        let found = format!("{size}, with {partial} bytes of a record at its end");
+        let expected = "whole records (`ffs quotacheck` removes the last one)".into();
+        return Err(bad(file, "size", found, expected));
     }
     let mut records = BTreeMap::new();
     // No more than the volume has, even if pointers of a damaged image share blocks.
@@ -185,6 +194,33 @@ impl Mount {
         }
     }
 
+    /// Changes a record in the quota file and in memory. The caller holds the mount lock.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an id that is not counted, if these quotas are off, or if the file
+    /// has too many records; [`Error::TooBig`], [`Error::NoSpace`]; the device's. Nothing changed.
+    pub(crate) fn change_quota(&self, kind: QuotaType, id: u32, change: Change<'_>) -> Result<()> {
+        let beyond = Error::Invalid("ids above 2147483647 have no quota");
+        let at = quota::offset(id).ok_or(beyond)?;
+        let now = self.ump.now().secs;
+        let kept = self.quota_files.lock();
+        let record = self.ump.quotas.changed(kind, id, change, now)?;
+        let ip = kept.get(kind.index()).and_then(Option::as_ref);
+        let mut file = ip.ok_or(Error::Invalid("these quotas are off"))?.lock(&self.ump);
+        if !file.alive() {
+            return Err(Error::Stale);
+        }
+        if let Err(error) = file.write_at(at, &record.to_bytes(), Reserve::Allowed) {
+            if at < file.d.size {
+                // A device that fails may leave the new record in the buffer.
+                self.ump.quotas.set_dirty(kind, std::iter::once(id));
+            }
+            return Err(error);
+        }
+        self.ump.quotas.change(kind, id, change, now);
+        Ok(())
+    }
+
     /// Turns quotas of one type off, after its records were written.
     fn quotas_off(&self, kind: QuotaType) {
         if self.ump.quotas.has(kind) {
@@ -262,31 +298,4 @@ impl Ffs {
     pub fn quota_grace(&self, kind: QuotaType) -> Option<Grace> {
         self.0.ump.quotas.grace(kind)
     }
-
-    /// Sets the four limits of an id to those of `limits`. Its usage and times are not read.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for an id that is not counted, or if these quotas are off;
-    /// [`Error::ReadOnly`].
-    pub fn set_quota(&self, kind: QuotaType, id: u32, limits: &Dqblk) -> Result<()> {
-        let _mount_lock = self.0.begin_write()?;
-        if quota::offset(id).is_none() {
-            return Err(Error::Invalid("ids above 2147483647 have no quota"));
-        }
-        let now = self.0.ump.now().secs;
-        quotas_are_on(self.0.ump.quotas.set_limits(kind, id, limits, now))
-    }
-
-    /// Sets the lengths of the grace periods in seconds; 0 is the default of seven days.
-    ///
-    /// # Errors
-    /// As [`Ffs::set_quota`].
-    pub fn set_quota_grace(&self, kind: QuotaType, grace: Grace) -> Result<()> {
-        let _mount_lock = self.0.begin_write()?;
-        quotas_are_on(self.0.ump.quotas.set_grace(kind, grace))
-    }
-}
-
-fn quotas_are_on(on: bool) -> Result<()> {
-    if on { Ok(()) } else { Err(Error::Invalid("these quotas are off")) }
 }

@@ -10,6 +10,7 @@
 
 use crate::alloc::{Alloc, Optim};
 use crate::error::Result;
+use crate::ordering::rules::{Rule, holds};
 use ffs_device::BlockDevice;
 use ffs_ondisk::superblock::FsFlags;
 use ffs_ondisk::{CgNo, Csum, Geometry, Ino, Superblock};
@@ -54,7 +55,7 @@ impl Summaries {
     /// The time of a mount that begins now. On a volume with a soft-updates journal it is after
     /// that of every earlier mount, so that segments of these are never taken for its own.
     pub(super) fn next_mount_time(&self, now: i64) -> i64 {
-        if self.sb.flags().contains(FsFlags::SUJ) {
+        if self.sb.flags().contains(FsFlags::SUJ) && holds(Rule::NewTimeEachMount) {
             now.max(self.sb.f.mtime.saturating_add(1))
         } else {
             now

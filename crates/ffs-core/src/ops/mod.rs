@@ -56,6 +56,7 @@ mod vnode;
 mod xattrs;
 
 pub use bgfsck::{Adjusted, BackgroundCheck, Changed, SecondName};
+pub use quota::QuotaRepair;
 pub use vnode::Vnode;
 
 use crate::alloc::Reserve;

@@ -92,6 +92,32 @@ rules! {
     ContentBeforeName = "content-before-name",
     /// A completed write counts as durable only after a flush that began later.
     FlushBeforeDurable = "flush-before-durable",
+    /// The records of a change are durable before a block of metadata shows it.
+    RecordBeforeMetadata = "record-before-metadata",
+    /// A segment is overwritten after a durable one has declared it unnecessary.
+    DeclaredBeforeReuse = "declared-before-reuse",
+    /// Segments are declared unnecessary after everything that they record is durable.
+    DurableBeforeCheckpoint = "durable-before-checkpoint",
+    /// A checkpoint gives each inode without a name a record again.
+    UnnamedAfterCheckpoint = "unnamed-after-checkpoint",
+    /// An inode or a fragment that is taken has a record before its group shows it.
+    RecordOfTaken = "record-of-taken",
+    /// The place of a moved entry has a record of each older value that a write may show there.
+    RecordOfOlderValue = "record-of-older-value",
+    /// A full journal is unusable before a block of metadata is written without its records.
+    MarkBeforeOverflow = "mark-before-overflow",
+    /// Each mount keeps its journal under a time that no earlier mount had.
+    NewTimeEachMount = "new-time-each-mount",
+    /// The blocks below a freed indirect block are free on the device before that block is.
+    LeavesBeforeTree = "leaves-before-tree",
+}
+
+impl Rule {
+    /// Whether only the soft-updates journal depends on the rule.
+    #[must_use]
+    pub fn is_of_journal(self) -> bool {
+        self as usize >= Rule::RecordBeforeMetadata as usize
+    }
 }
 
 #[cfg(feature = "mutants")]

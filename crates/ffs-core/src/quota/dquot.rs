@@ -6,9 +6,12 @@ use super::{Amount, Grace};
 use ffs_ondisk::quota::Dqblk;
 
 /// A record in memory (FreeBSD's `struct dquot`).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dquot {
     record: Dqblk,
+    /// Of id 0 the ends of the grace periods of blocks and inodes. The times of its record are the
+    /// lengths of all grace periods, so its own ends are in memory only.
+    ends: Option<[i64; 2]>,
     /// The quota file has older values.
     dirty: bool,
 }
@@ -52,21 +55,21 @@ impl Meter {
 }
 
 impl Dquot {
-    /// A record of a quota file.
-    pub(super) fn of(record: Dqblk) -> Dquot {
-        Dquot { record, dirty: false }
+    /// The record of an id, as the quota file has it.
+    pub(super) fn of(id: u32, record: Dqblk) -> Dquot {
+        Dquot { record, ends: (id == 0).then_some([0; 2]), dirty: false }
     }
 
     /// Sets the usage to the one that was counted. The end of a grace period that the record does
     /// not have is computed from `now`.
-    pub(super) fn recount(&mut self, id: u32, counted: Amount, grace: Grace, now: i64) {
+    pub(super) fn recount(&mut self, counted: Amount, grace: Grace, now: i64) {
         let mut dq = self.clone();
-        dq.set_usage(id, counted, grace, now);
+        dq.set_usage(counted, grace, now);
         for (resource, grace) in
             [(Resource::Blocks, grace.blocks), (Resource::Inodes, grace.inodes)]
         {
             let m = dq.meter(resource);
-            if id != 0 && m.is_over(m.used) && m.expires == 0 {
+            if m.is_over(m.used) && m.expires == 0 {
                 dq.set_meter(resource, Meter { expires: now.saturating_add(grace), ..m });
             }
         }
@@ -98,11 +101,11 @@ impl Dquot {
     }
 
     /// Adds `more`, without regard to the limits.
-    pub(super) fn add(&mut self, id: u32, more: Amount, grace: Grace, now: i64) {
+    pub(super) fn add(&mut self, more: Amount, grace: Grace, now: i64) {
         let used = self.usage();
         let blocks = used.blocks.saturating_add(more.blocks);
         let inodes = used.inodes.saturating_add(more.inodes);
-        self.set_usage(id, Amount { blocks, inodes }, grace, now);
+        self.set_usage(Amount { blocks, inodes }, grace, now);
     }
 
     /// Subtracts `less`. The usage does not become negative.
@@ -116,23 +119,18 @@ impl Dquot {
         Amount { blocks: self.record.curblocks, inodes: self.record.curinodes }
     }
 
-    fn set_usage(&mut self, id: u32, to: Amount, grace: Grace, now: i64) {
-        if id == 0 {
-            // The times of record 0 are the lengths of the grace periods.
-            (self.record.curblocks, self.record.curinodes) = (to.blocks, to.inodes);
-        } else {
-            let end = |seconds: i64| now.saturating_add(seconds);
-            let blocks = self.meter(Resource::Blocks).with_usage(to.blocks, end(grace.blocks));
-            let inodes = self.meter(Resource::Inodes).with_usage(to.inodes, end(grace.inodes));
-            self.set_meter(Resource::Blocks, blocks);
-            self.set_meter(Resource::Inodes, inodes);
-        }
+    fn set_usage(&mut self, to: Amount, grace: Grace, now: i64) {
+        let end = |seconds: i64| now.saturating_add(seconds);
+        let blocks = self.meter(Resource::Blocks).with_usage(to.blocks, end(grace.blocks));
+        let inodes = self.meter(Resource::Inodes).with_usage(to.inodes, end(grace.inodes));
+        self.set_meter(Resource::Blocks, blocks);
+        self.set_meter(Resource::Inodes, inodes);
         self.dirty = true;
     }
 
     /// Sets the limits of `new`, and nothing else of it. A usage that is above a soft limit only
     /// now begins the grace period (`setquota`).
-    pub(super) fn set_limits(&mut self, id: u32, new: &Dqblk, grace: Grace, now: i64) {
+    pub(super) fn set_limits(&mut self, new: &Dqblk, grace: Grace, now: i64) {
         let all = [
             (Resource::Blocks, new.bhardlimit, new.bsoftlimit, grace.blocks),
             (Resource::Inodes, new.ihardlimit, new.isoftlimit, grace.inodes),
@@ -140,7 +138,7 @@ impl Dquot {
         for (resource, hard, soft, grace) in all {
             let old = self.meter(resource);
             let mut m = Meter { hard, soft, ..old };
-            if id != 0 && m.is_over(m.used) && !old.is_over(old.used) {
+            if m.is_over(m.used) && !old.is_over(old.used) {
                 m.expires = now.saturating_add(grace);
             }
             self.set_meter(resource, m);
@@ -160,20 +158,25 @@ impl Dquot {
             Resource::Blocks => (r.bhardlimit, r.bsoftlimit, r.curblocks, r.btime),
             Resource::Inodes => (r.ihardlimit, r.isoftlimit, r.curinodes, r.itime),
         };
+        let expires = self.ends.map_or(expires, |ends| ends[resource as usize]);
         Meter { hard, soft, used, expires }
     }
 
     fn set_meter(&mut self, resource: Resource, m: Meter) {
         let r = &mut self.record;
-        match resource {
+        let expires = match resource {
             Resource::Blocks => {
-                (r.bhardlimit, r.bsoftlimit, r.curblocks, r.btime) =
-                    (m.hard, m.soft, m.used, m.expires);
+                (r.bhardlimit, r.bsoftlimit, r.curblocks) = (m.hard, m.soft, m.used);
+                &mut r.btime
             }
             Resource::Inodes => {
-                (r.ihardlimit, r.isoftlimit, r.curinodes, r.itime) =
-                    (m.hard, m.soft, m.used, m.expires);
+                (r.ihardlimit, r.isoftlimit, r.curinodes) = (m.hard, m.soft, m.used);
+                &mut r.itime
             }
+        };
+        match &mut self.ends {
+            Some(ends) => ends[resource as usize] = m.expires,
+            None => *expires = m.expires,
         }
     }
 }

@@ -84,6 +84,15 @@ impl Grace {
     }
 }
 
+/// A change of a record by a command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change<'a> {
+    /// Other limits: those of this record.
+    Limits(&'a Dqblk),
+    /// Other lengths of the grace periods, in record 0.
+    Grace(Grace),
+}
+
 /// The quotas of users or of groups, turned on.
 #[derive(Debug)]
 pub(crate) struct Active {
@@ -99,7 +108,7 @@ impl Active {
         now: i64,
     ) -> Active {
         let grace = Grace::of(records.get(&0));
-        let found = records.into_iter().map(|(id, record)| (id, Dquot::of(record)));
+        let found = records.into_iter().map(|(id, record)| (id, Dquot::of(id, record)));
         let mut active = Active { grace, dquots: found.collect() };
         active.set_usage(counted, now);
         active
@@ -108,11 +117,11 @@ impl Active {
     /// Sets the usage of all ids to the one that was counted on the volume.
     fn set_usage(&mut self, counted: &BTreeMap<u32, Amount>, now: i64) {
         for id in counted.keys() {
-            self.dquots.entry(*id).or_default();
+            self.dquot(*id);
         }
         for (id, dq) in &mut self.dquots {
             let used = counted.get(id).copied().unwrap_or_default();
-            dq.recount(*id, used, self.grace, now);
+            dq.recount(used, self.grace, now);
         }
     }
 
@@ -121,7 +130,23 @@ impl Active {
     }
 
     fn add(&mut self, id: u32, more: Amount, now: i64) {
-        self.dquots.entry(id).or_default().add(id, more, self.grace, now);
+        let grace = self.grace;
+        self.dquot(id).add(more, grace, now);
+    }
+
+    fn dquot(&mut self, id: u32) -> &mut Dquot {
+        self.dquots.entry(id).or_insert_with(|| Dquot::of(id, Dqblk::default()))
+    }
+
+    /// The record of an id after a change.
+    fn changed(&self, id: u32, change: Change<'_>, now: i64) -> Dquot {
+        let dq = self.dquots.get(&id).cloned();
+        let mut dq = dq.unwrap_or_else(|| Dquot::of(id, Dqblk::default()));
+        match change {
+            Change::Limits(new) => dq.set_limits(new, self.grace, now),
+            Change::Grace(grace) => dq.set_grace(grace),
+        }
+        dq
     }
 }
 
@@ -206,22 +231,37 @@ impl Quotas {
         }
     }
 
-    /// Sets the limits of an id. Returns whether quotas of this type are on.
-    pub(crate) fn set_limits(&self, kind: QuotaType, id: u32, new: &Dqblk, now: i64) -> bool {
-        let set = |active: &mut Active| {
-            active.dquots.entry(id).or_default().set_limits(id, new, active.grace, now);
-        };
-        self.with(kind, set).is_some()
+    /// The record that [`Quotas::change`] will make.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: these quotas are off, or the file would have more records than a mount
+    /// reads.
+    pub(crate) fn changed(
+        &self,
+        kind: QuotaType,
+        id: u32,
+        change: Change<'_>,
+        now: i64,
+    ) -> Result<Dqblk> {
+        let changed = self.with(kind, |active| {
+            let is_new = !active.dquots.contains_key(&id);
+            let is_full = is_new && active.dquots.len() >= MAX_RECORDS;
+            (!is_full).then(|| active.changed(id, change, now).record().clone())
+        });
+        changed
+            .ok_or(Error::Invalid("these quotas are off"))?
+            .ok_or(Error::Invalid("the quota file has the most records that a mount reads"))
     }
 
-    /// Sets the lengths of the grace periods. Returns whether quotas of this type are on.
-    pub(crate) fn set_grace(&self, kind: QuotaType, grace: Grace) -> bool {
-        let set = |active: &mut Active| {
-            let root = active.dquots.entry(0).or_default();
-            root.set_grace(grace);
-            active.grace = Grace::of(Some(root.record()));
-        };
-        self.with(kind, set).is_some()
+    /// Changes a record.
+    pub(crate) fn change(&self, kind: QuotaType, id: u32, change: Change<'_>, now: i64) {
+        self.with(kind, |active| {
+            let dq = active.changed(id, change, now);
+            if let Change::Grace(_) = change {
+                active.grace = Grace::of(Some(dq.record()));
+            }
+            active.dquots.insert(id, dq);
+        });
     }
 
     /// The lengths of the grace periods, if quotas of this type are on.
@@ -261,7 +301,7 @@ impl Quotas {
     /// Marks records of [`Quotas::take_dirty`] that were not written.
     pub(crate) fn set_dirty(&self, kind: QuotaType, ids: impl Iterator<Item = u32>) {
         let mark = |active: &mut Active| {
-            ids.for_each(|id| active.dquots.entry(id).or_default().set_dirty(true));
+            ids.for_each(|id| active.dquot(id).set_dirty(true));
         };
         self.with(kind, mark);
     }

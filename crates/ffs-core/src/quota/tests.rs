@@ -17,6 +17,10 @@ fn record(q: &Quotas, id: u32) -> Dqblk {
     all.into_iter().find(|(i, _)| *i == id).unwrap().1
 }
 
+fn set_limits(q: &Quotas, id: u32, new: &Dqblk, now: i64) {
+    q.change(QuotaType::User, id, Change::Limits(new), now);
+}
+
 fn charge(q: &Quotas, blocks: u64, now: i64) -> bool {
     q.charge(USER, Amount::blocks(blocks), Limits::Enforced, now).is_ok()
 }
@@ -96,7 +100,7 @@ fn loading_takes_the_counted_usage_and_starts_missing_periods() {
     assert_eq!((dirty.len(), dirty[0].0, dirty[0].1.curblocks), (1, 7, 8));
     assert!(q.take_dirty(QuotaType::User).unwrap().is_empty());
     // Counting again keeps limits and forgets nothing that is not written.
-    q.set_limits(QuotaType::User, 7, &Dqblk { bhardlimit: 5, ..Dqblk::default() }, NOW);
+    set_limits(&q, 7, &Dqblk { bhardlimit: 5, ..Dqblk::default() }, NOW);
     q.recount(QuotaType::User, &BTreeMap::new(), NOW);
     assert_eq!((record(&q, 7).bhardlimit, record(&q, 7).curblocks), (5, 0));
     assert_eq!(q.take_dirty(QuotaType::User).unwrap().len(), 1);
@@ -114,21 +118,23 @@ fn record_0_has_the_grace_periods() {
     assert_eq!(record(&q, 10).btime, NOW + 60);
     let whole = Amount { blocks: 9, inodes: 9 };
     q.charge([Some(0), None], whole, Limits::Ignored, NOW).unwrap();
-    assert_eq!((record(&q, 0).btime, record(&q, 0).itime), (60, 0), "root has no period");
-    assert!(q.set_grace(QuotaType::User, Grace { blocks: 0, inodes: 5 }));
+    assert_eq!((record(&q, 0).btime, record(&q, 0).itime), (60, 0), "its times are lengths");
+    let other = Change::Grace(Grace { blocks: 0, inodes: 5 });
+    assert_eq!(q.changed(QuotaType::User, 0, other, NOW).unwrap().itime, 5);
+    q.change(QuotaType::User, 0, other, NOW);
     assert_eq!(q.grace(QuotaType::User), Some(Grace { blocks: DEFAULT_GRACE, inodes: 5 }));
-    assert!(!q.set_grace(QuotaType::Group, all));
+    assert!(q.changed(QuotaType::Group, 0, other, NOW).is_err(), "these are off");
 }
 
 #[test]
 fn a_new_soft_limit_below_the_usage_starts_the_period() {
     let q = quotas(Dqblk::default(), Amount::blocks(50));
     let limits = |soft| Dqblk { bsoftlimit: soft, curblocks: 9, ..Dqblk::default() };
-    assert!(q.set_limits(QuotaType::User, 10, &limits(60), NOW));
+    set_limits(&q, 10, &limits(60), NOW);
     assert_eq!((record(&q, 10).btime, record(&q, 10).curblocks), (0, 50));
-    q.set_limits(QuotaType::User, 10, &limits(50), NOW + 1);
+    set_limits(&q, 10, &limits(50), NOW + 1);
     assert_eq!(record(&q, 10).btime, NOW + 1 + DEFAULT_GRACE);
-    q.set_limits(QuotaType::User, 10, &limits(40), NOW + 2);
+    set_limits(&q, 10, &limits(40), NOW + 2);
     assert_eq!(record(&q, 10).btime, NOW + 1 + DEFAULT_GRACE);
 }
 
@@ -142,4 +148,41 @@ fn records_without_content_are_written_once_and_forgotten() {
     assert!(q.records(QuotaType::User, 0, 9).unwrap().is_empty());
     q.set_dirty(QuotaType::User, [10].into_iter());
     assert_eq!(q.take_dirty(QuotaType::User).unwrap().len(), 1);
+}
+
+/// The record of id 0 has the lengths of the grace periods, so the ends of its own are in memory.
+#[test]
+fn id_0_has_a_grace_period_as_any_other() {
+    let record = Dqblk { bsoftlimit: 100, btime: 60, ..Dqblk::default() };
+    let q = Quotas::default();
+    let records = BTreeMap::from([(0, record)]);
+    q.set(QuotaType::User, Some(Active::new(records.clone(), &BTreeMap::new(), NOW)));
+    let charge = |q: &Quotas, blocks, now| {
+        q.charge([Some(0), None], Amount::blocks(blocks), Limits::Enforced, now).is_ok()
+    };
+    assert!(charge(&q, 100, NOW + 5) && charge(&q, 1, NOW + 65) && !charge(&q, 1, NOW + 66));
+    assert_eq!((self::record(&q, 0).btime, self::record(&q, 0).curblocks), (60, 101));
+    q.release([Some(0), None], Amount::blocks(2));
+    assert!(charge(&q, 1, NOW + 99) && charge(&q, 1, NOW + 99 + 60));
+    // A mount begins the period anew, because no end is stored.
+    let used = BTreeMap::from([(0, Amount::blocks(200))]);
+    q.set(QuotaType::User, Some(Active::new(records, &used, NOW)));
+    assert!(charge(&q, 1, NOW + 60) && !charge(&q, 1, NOW + 61));
+    // So does a soft limit that is set below the usage.
+    set_limits(&q, 0, &Dqblk::default(), NOW);
+    set_limits(&q, 0, &Dqblk { bsoftlimit: 100, ..Dqblk::default() }, NOW + 70);
+    assert!(charge(&q, 1, NOW + 130) && !charge(&q, 1, NOW + 131));
+    assert_eq!(self::record(&q, 0).btime, 60);
+}
+
+/// A mount refuses files with more records.
+#[test]
+fn no_limit_is_set_beyond_the_records_that_a_mount_reads() {
+    let limits = Dqblk { bhardlimit: 5, ..Dqblk::default() };
+    let records = (1..=MAX_RECORDS as u32).map(|id| (id, limits.clone())).collect();
+    let q = Quotas::default();
+    q.set(QuotaType::User, Some(Active::new(records, &BTreeMap::new(), NOW)));
+    let changed = |id| q.changed(QuotaType::User, id, Change::Limits(&limits), NOW);
+    assert_eq!(changed(7).unwrap(), limits);
+    assert!(matches!(changed(MAX_RECORDS as u32 + 1), Err(Error::Invalid(_))));
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::common::{self, errno};
 use ffs_admin::fsck::{Fsck, FsckOptions};
-use ffs_core::{Env, Error, Grace};
+use ffs_core::{Env, Error, Grace, QuotaRepair};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_testkit::rng::SplitMix64;
 
@@ -62,7 +62,9 @@ fn a_missing_or_damaged_quota_file_is_a_clear_error_and_nothing_is_lost() {
         (19, &[32][..], None, "record length is 0x20, expected 0x40"),
         (0, b"X", None, "format is 32-bit records, expected 64-bit ones"),
         (0, b"X", Some(7), "size is 7, without the header"),
-        (0, b"Q", Some(0), "size is 0, without the header"),
+        (0, b"Q", Some(0), "size is 0, expected at least 64 (`ffs quotacheck` repairs it"),
+        (0, b"Q", Some(63), "size is 63, expected at least 64 (`ffs quotacheck` repairs it"),
+        (0, b"Q", Some(64 + 7), "size is 71, with 7 bytes of a record at its end"),
     ] {
         let dev = damage(off, bytes, size);
         let error = text(mount(&dev, BOTH));
@@ -77,4 +79,101 @@ fn a_missing_or_damaged_quota_file_is_a_clear_error_and_nothing_is_lost() {
     let fs = mount(&dev, BOTH).unwrap();
     assert!(fs.quotas(QuotaType::User).unwrap().len() > 700);
     fs.unmount().unwrap();
+}
+
+/// A user who may write a quota file sets the limits of all. A second name may be in a directory of
+/// a user.
+#[test]
+fn a_quota_file_that_others_may_change_is_refused() {
+    type Change = fn(&World, &Vnode);
+    let cases: [(Change, &str); 5] = [
+        (
+            |w, v| {
+                let uid = Some(10);
+                w.fs.setattr(&Cred::root(), v, &SetAttr { uid, ..SetAttr::default() }).unwrap();
+            },
+            "quota.user is not used as a quota file: user 10 owns it; check its content, then \
+             `chown 0:5 quota.user`",
+        ),
+        (
+            |w, v| {
+                let perm = Some(0o642);
+                w.fs.setattr(&Cred::root(), v, &SetAttr { perm, ..SetAttr::default() }).unwrap();
+            },
+            "its mode 642 lets others write; check its content, then `chmod 640 quota.user`",
+        ),
+        (
+            |w, v| {
+                let perm = Some(0o660);
+                w.fs.setattr(&Cred::root(), v, &SetAttr { perm, ..SetAttr::default() }).unwrap();
+            },
+            "its mode 660 lets others write",
+        ),
+        (
+            |w, v| w.fs.link(&Cred::root(), v, &w.get(&w.root, "d").unwrap(), b"mine").unwrap(),
+            "it has 2 names; remove all others",
+        ),
+        (
+            |w, _| {
+                w.fs.unlink(&Cred::root(), &w.root, b"quota.user").unwrap();
+                w.dir(&w.root, "quota.user");
+            },
+            "it is no regular file; remove it, and create one with `ffs quotacheck`",
+        ),
+    ];
+    let made = prepare(volume(UFS2, 16 << 20), &MountOptions::default());
+    let group = QuotaOptions { user: QuotaOption::Off, group: QuotaOption::On };
+    for (change, expected) in cases {
+        let w = mount_on(made.snapshot(), &MountOptions::default());
+        change(&w, &w.get(&w.root, "quota.user").unwrap());
+        for wanted in [BOTH, QuotaOptions::PRESENT, group] {
+            let error = w.fs.quotaon(wanted).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+            assert_eq!(error.errno(), 1);
+        }
+        assert_eq!(w.fs.quotas(QuotaType::Group), None, "they stay off");
+        w.end();
+    }
+}
+
+/// What [`Ffs::repair_quota_file`] corrects, and what it leaves.
+#[test]
+fn a_truncated_quota_file_is_repaired() {
+    let w = quota_world(UFS2, OrderingPolicy::None);
+    for id in [5, 6] {
+        w.fs.set_quota(QuotaType::User, id, &limits([0, 9], [0, 0])).unwrap();
+    }
+    let made = unmounted(w);
+    let cases = [
+        (0, Some(QuotaRepair::Header), [false, false]),
+        (20, Some(QuotaRepair::Header), [false, false]),
+        (64, None, [false, false]),
+        (64 * 7 + 1, Some(QuotaRepair::Record(6)), [true, false]),
+        (64 * 8 - 1, Some(QuotaRepair::Record(6)), [true, false]),
+        (64 * 8, None, [true, true]),
+    ];
+    for (size, repair, kept) in cases {
+        let w = mount_on(made.snapshot(), &MountOptions::default());
+        let file = w.get(&w.root, "quota.user").unwrap();
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        w.fs.setattr(&Cred::root(), &file, &set).unwrap();
+        for repair in [repair, None] {
+            assert_eq!(w.fs.quotaon(BOTH).is_err(), repair.is_some(), "{size}");
+            w.fs.quotaoff(QuotaType::User);
+            w.fs.quotaoff(QuotaType::Group);
+            assert_eq!(w.fs.repair_quota_file(QuotaType::User).unwrap(), repair, "{size}");
+        }
+        w.fs.quotaon(BOTH).unwrap();
+        let found = [5, 6].map(|id| record(&w.fs, QuotaType::User, id).bhardlimit == 9);
+        assert_eq!(found, kept, "{size}");
+        drop(file);
+        w.end();
+    }
+    // Other bytes may be a file of somebody.
+    let w = mount_on(made, &MountOptions::default());
+    let file = w.get(&w.root, "quota.user").unwrap();
+    w.fs.write(&Cred::root(), &file, 0, b"X", WriteMode::default()).unwrap();
+    let set = SetAttr { size: Some(9), ..SetAttr::default() };
+    w.fs.setattr(&Cred::root(), &file, &set).unwrap();
+    assert_eq!(w.fs.repair_quota_file(QuotaType::User).unwrap(), None);
 }

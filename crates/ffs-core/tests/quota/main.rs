@@ -4,9 +4,12 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod convert;
 mod counting;
 mod files;
 mod limits;
+mod pending;
+mod stored;
 
 use common::{Shape, World, mount_on, soft_volume, volume};
 use ffs_admin::Volume;

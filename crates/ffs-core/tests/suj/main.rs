@@ -5,6 +5,7 @@
 //! `FFS_SUJ_SEED` is the first seed (default 1), `FFS_SUJ_SEEDS` the number of seeds.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "a test")]
 
+mod commit;
 #[path = "../common/mod.rs"]
 mod common;
 mod freebsd;

@@ -7,6 +7,7 @@
 //! | `quota grace TYPE` | returns the lengths of the grace periods, in seconds |
 //! | `quota set TYPE ID BSOFT BHARD ISOFT IHARD` | sets limits |
 //! | `quota period TYPE BLOCKS INODES` | sets the lengths of the grace periods |
+//! | `quota sync` | makes changes durable |
 //! | `quota on WHICH` | turns quotas on: `user`, `group`, or `present` for those with a file |
 //! | `quota off TYPE` | turns quotas off |
 //!
@@ -64,10 +65,11 @@ impl Server {
                 Ok(done(&self.fs.set_quota(type_of(kind)?, id_of(id)?, &limits)))
             }
             ["period", kind, blocks, inodes] => {
-                let seconds = |word| number(word).map(|n| i64::try_from(n).unwrap_or(i64::MAX));
+                let seconds = |word: &str| word.parse().map_err(|_| Errno::INVAL);
                 let grace = Grace { blocks: seconds(blocks)?, inodes: seconds(inodes)? };
                 Ok(done(&self.fs.set_quota_grace(type_of(kind)?, grace)))
             }
+            ["sync"] => Ok(done(&self.fs.sync())),
             ["on", which] => Ok(done(&self.fs.quotaon(options_of(which)?))),
             ["off", kind] => {
                 let kind = type_of(kind)?;

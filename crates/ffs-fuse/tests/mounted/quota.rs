@@ -10,6 +10,8 @@ use std::os::unix::fs::PermissionsExt;
 pub(crate) const TESTS: &[Test] = &[
     ("quotas_stop_users_and_not_root", quotas_stop_users_and_not_root),
     ("a_cached_write_over_a_limit_fails", a_cached_write_over_a_limit_fails),
+    ("a_cached_write_on_a_full_volume_fails", a_cached_write_on_a_full_volume_fails),
+    ("limits_that_are_set_are_on_the_device", limits_that_are_set_are_on_the_device),
     ("quotas_are_turned_on_and_off", quotas_are_turned_on_and_off),
     ("a_mount_with_quotas_needs_the_files", a_mount_with_quotas_needs_the_files),
 ];
@@ -79,6 +81,46 @@ fn a_cached_write_over_a_limit_fails() {
     let out = as_user(USER, &image.mount_point(), write);
     let words = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(words.contains("Disk quota exceeded"), "{words}");
+    m.end();
+}
+
+/// As above, on a volume that has space for a part of the write.
+fn a_cached_write_on_a_full_volume_fails() {
+    let image = image();
+    let m = image.mount("writeback");
+    fs::set_permissions(m.path(""), PermissionsExt::from_mode(0o777)).unwrap();
+    let free = rustix::fs::statvfs(m.path("")).unwrap();
+    // A user may use what is not reserved; 400 KiB of it stay free.
+    let used = free.f_bavail * free.f_frsize - (400 << 10);
+    let fill = format!("fallocate -l {used} full && dd if=/dev/zero of=a bs=1M count=1 conv=fsync");
+    let out = as_user(USER, &image.mount_point(), &fill);
+    let words = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success() && words.contains("No space left on device"), "{words}");
+    let left = fs::metadata(m.path("a")).unwrap().len();
+    // With space again the file can be written.
+    let again = "rm full && dd if=/dev/zero of=a bs=1M count=1 conv=fsync";
+    let out = as_user(USER, &image.mount_point(), again);
+    assert!(out.status.success(), "{}: {left} {out:?}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(fs::read(m.path("a")).unwrap(), vec![0; 1 << 20]);
+    m.end();
+}
+
+/// After [`Control::sync_quotas`] a server that is killed loses no limit.
+fn limits_that_are_set_are_on_the_device() {
+    let image = image();
+    let m = image.mount("userquota");
+    let control = Control::open(&image.mount_point()).unwrap();
+    let limits = Dqblk { bhardlimit: 2001, ..Dqblk::default() };
+    control.set_quota(QuotaType::User, 70_000, &limits).unwrap();
+    control.sync_quotas().unwrap();
+    drop(control);
+    m.signal(rustix::process::Signal::KILL);
+    let _ = image.unmount();
+    image.repair();
+    let m = image.mount("userquota");
+    let control = Control::open(&image.mount_point()).unwrap();
+    assert_eq!(control.quota(QuotaType::User, 70_000).unwrap().bhardlimit, 2001);
+    drop(control);
     m.end();
 }
 

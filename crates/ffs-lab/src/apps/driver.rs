@@ -58,9 +58,13 @@ pub struct Answer {
     pub lost: u64,
     /// The reason why the data cannot be used.
     pub broken: Option<String>,
-    /// Whether the check did not run because the volume could not be repaired or mounted.
+    /// Whether the check did not run because the volume could not be repaired, mounted or
+    /// unmounted.
     #[serde(default)]
     pub unmountable: bool,
+    /// Whether the check did not run because the volume was mounted read-only.
+    #[serde(default)]
+    pub read_only: bool,
 }
 
 /// The scripts in a directory.

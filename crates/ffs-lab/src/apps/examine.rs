@@ -171,6 +171,7 @@ impl Environment<'_> {
             lost: 0,
             broken: Some(error.to_string()),
             unmountable: true,
+            read_only: false,
         };
         if view == View::Repaired
             && let Err(error) = self.host.preen(self.side, image)
@@ -184,10 +185,15 @@ impl Environment<'_> {
             Err(error) => return Ok(unmountable(error)),
         };
         if is_read_only(&mnt) {
-            let why = failed(&self.side.to_string(), "mount", "mounted read-only");
-            return mounted
-                .end()
-                .map_or_else(|error| Ok(unmountable(error)), |()| Ok(unmountable(why)));
+            return Ok(match mounted.end() {
+                Err(error) => unmountable(error),
+                Ok(()) => Answer {
+                    lost: 0,
+                    broken: Some("mounted read-only".to_owned()),
+                    unmountable: false,
+                    read_only: true,
+                },
+            });
         }
         let answer = self.checker.check(&mnt, acked)?;
         match mounted.end() {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::draw::StateId;
-use super::driver::{Driver, Program, Promise};
+use super::driver::{Answer, Driver, Program, Promise};
 use super::examine::{Environment, StateResult, States};
 use super::failed;
 use super::keep::{self, Label};
@@ -71,11 +71,13 @@ pub struct ProgramResults {
     pub lost_most: u64,
     /// States in which the program cannot use its data.
     pub broken: usize,
-    /// States that cannot be mounted for writing before a repair.
+    /// States that are mounted read-only before a repair.
+    pub read_only: usize,
+    /// States that cannot be mounted before a repair.
     pub unmountable: usize,
     /// The first of `lost`.
     pub first_lost: Option<Found>,
-    /// The first of `broken`, or of `unmountable`.
+    /// The first of `broken`, `read_only` and `unmountable`.
     pub first_broken: Option<Found>,
     /// The reason why it could not be run.
     pub skipped: Option<String>,
@@ -93,6 +95,7 @@ impl ProgramResults {
             lost: 0,
             lost_most: 0,
             broken: 0,
+            read_only: 0,
             unmountable: 0,
             first_lost: None,
             first_broken: None,
@@ -133,8 +136,11 @@ impl ProgramResults {
         {
             // After `fsck -p` a state must be usable. Before, a torn superblock may prevent a
             // mount.
-            let waits = result.answer.unmountable && result.view == View::AsFound;
-            *(if waits { &mut self.unmountable } else { &mut self.broken }) += 1;
+            *(match waits(result) {
+                true if result.answer.read_only => &mut self.read_only,
+                true => &mut self.unmountable,
+                false => &mut self.broken,
+            }) += 1;
             self.first_broken.get_or_insert_with(|| found(result, why));
         }
     }
@@ -143,7 +149,13 @@ impl ProgramResults {
 /// The worst result of a state. Unusable data is worse than a volume that cannot be mounted yet.
 fn worst(results: &[StateResult]) -> Option<&StateResult> {
     let broken = results.iter().filter(|result| result.answer.broken.is_some());
-    broken.min_by_key(|result| result.answer.unmountable && result.view == View::AsFound)
+    broken.min_by_key(|result| waits(result))
+}
+
+/// Whether a state only waits for a repair.
+fn waits(result: &StateResult) -> bool {
+    let Answer { unmountable, read_only, .. } = result.answer;
+    (unmountable || read_only) && result.view == View::AsFound
 }
 
 /// The programs of the plan.
@@ -295,4 +307,44 @@ pub fn again(
     let mut environment = Environment { host: &host, side: &side, checker: &mut checker, work };
     let results = states.examine_one(state, &mut environment, &dir.join("state"))?;
     Ok((label, results))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(view: View, answer: Answer) -> StateResult {
+        StateResult { state: "1:p0".parse().unwrap(), view, acked: 3, answer }
+    }
+
+    /// A volume that is mounted read-only can be read: it is no unmountable one.
+    #[test]
+    fn read_only_and_unmountable_states_are_counted_apart() {
+        let program = Program {
+            name: "one".to_owned(),
+            what: String::new(),
+            promise: Promise::Durable,
+            version: None,
+            missing: None,
+        };
+        let mut row = ProgramResults::new(&program, &"ffs".parse().unwrap());
+        let fine = Answer { lost: 0, broken: None, unmountable: false, read_only: false };
+        let bad = |unmountable, read_only| Answer {
+            broken: Some("why".to_owned()),
+            unmountable,
+            read_only,
+            ..fine.clone()
+        };
+        let (found, repaired) = (View::AsFound, View::Repaired);
+        let counts = |row: &ProgramResults| [row.read_only, row.unmountable, row.broken];
+        row.count(&[result(found, bad(false, true)), result(repaired, fine.clone())]);
+        assert_eq!((counts(&row), row.violations()), ([1, 0, 0], 0));
+        row.count(&[result(found, bad(true, false)), result(repaired, fine.clone())]);
+        assert_eq!((counts(&row), row.violations()), ([1, 1, 0], 0));
+        // After a repair it must be writable.
+        row.count(&[result(found, bad(false, true)), result(repaired, bad(false, true))]);
+        assert_eq!((counts(&row), row.violations()), ([1, 1, 1], 1));
+        row.count(&[result(found, bad(false, false)), result(repaired, fine)]);
+        assert_eq!((counts(&row), row.violations()), ([1, 1, 2], 2));
+    }
 }

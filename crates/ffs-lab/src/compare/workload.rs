@@ -274,8 +274,8 @@ mod tests {
             ("bonnie:max=9000", 0.005),
             ("andrew", 0.01),
             ("postmark:subdirectories=3", 0.2),
-            ("netnews", 0.005),
-            ("buildworld", 0.02),
+            ("netnews", 0.0005),
+            ("buildworld", 0.002),
             ("randfiles", 0.002),
             ("ports", 0.005),
         ] {

@@ -19,6 +19,7 @@ use ffs_device::MemDevice;
 use ffs_ondisk::Ino;
 use ffs_ondisk::exchange::PREFIX;
 use ffs_ondisk::geometry::NDADDR;
+use ffs_ondisk::journal;
 
 use super::geometry::BaseVolume;
 use super::history::SECTOR;
@@ -26,6 +27,7 @@ use super::history::{Action, Attrs, Life, Name, ObjId, ObjKind, ROOT, Step};
 use super::mounting;
 use super::raw::{Checker, Inode, Tree};
 use super::record::Recording;
+use super::suj;
 
 /// The root directory's inode.
 const ROOT_INO: Ino = Ino(2);
@@ -40,6 +42,7 @@ pub(super) fn next(
     image: Vec<u8>,
     fingerprint: u64,
 ) -> Option<BaseVolume> {
+    let image = if base.journal.is_empty() { image } else { suj::recovered(image)? };
     let mut checker = Checker::new();
     let found = checker.check(&image);
     if !found.violations.is_empty() || !mounting::is_mountable(&image) {
@@ -61,6 +64,7 @@ pub(super) fn next(
         image: Arc::new(image),
         tree,
         steps: found.steps.into_iter().chain([Action::Synced]).map(step).collect(),
+        journal: Arc::clone(&base.journal),
         fingerprint,
     })
 }
@@ -87,7 +91,7 @@ impl Walk<'_> {
         let mut open = vec![(ROOT, ROOT_INO)];
         while let Some((dir, ino)) = open.pop() {
             for entry in self.tree.entries(ino) {
-                if dir == ROOT && entry.name == b".snap" {
+                if dir == ROOT && (entry.name == b".snap" || entry.name == journal::NAME) {
                     continue;
                 }
                 if entry.name.starts_with(PREFIX) {
@@ -174,6 +178,7 @@ impl Walk<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crash::Updates;
     use crate::crash::geometry;
     use crate::crash::history::History;
     use crate::crash::oracle::{Condition, Expectation, FsyncScope, Promise, SoftUpdateOptions};
@@ -199,7 +204,7 @@ mod tests {
 
     /// The volume after a crash at the end of `ops`, and how a chain goes on from it.
     fn crashed(ops: &str) -> BaseVolume {
-        let base = geometry::find("ufs2-2m").unwrap().base(true, true).unwrap();
+        let base = geometry::find("ufs2-2m").unwrap().base(Updates::Soft, true).unwrap();
         let workload = text::parse(ops).unwrap();
         let setting = Setting {
             ordering: OrderingPolicy::SoftUpdates,

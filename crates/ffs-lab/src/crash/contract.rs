@@ -20,12 +20,19 @@ pub enum RuleKind {
     Guarantee,
     /// X: a constraint across objects.
     Constraint,
+    /// J: what holds of a soft-updates journal.
+    Journal,
 }
 
 impl RuleKind {
     /// The kinds in the order of the contract.
-    pub const ALL: [RuleKind; 4] =
-        [RuleKind::Never, RuleKind::Allowed, RuleKind::Guarantee, RuleKind::Constraint];
+    pub const ALL: [RuleKind; 5] = [
+        RuleKind::Never,
+        RuleKind::Allowed,
+        RuleKind::Guarantee,
+        RuleKind::Constraint,
+        RuleKind::Journal,
+    ];
 
     /// A heading for the rules of this kind.
     #[must_use]
@@ -35,6 +42,7 @@ impl RuleKind {
             RuleKind::Allowed => "A: a crash may leave this; fsck -p repairs it without loss",
             RuleKind::Guarantee => "G: guaranteed to programs, after fsck -p",
             RuleKind::Constraint => "X: constraints across objects, on the whole tree",
+            RuleKind::Journal => "J: of the soft-updates journal (--ordering suj)",
         }
     }
 }
@@ -44,7 +52,7 @@ impl RuleKind {
 pub struct ContractRule {
     /// The kind of rule.
     pub kind: RuleKind,
-    /// `F1`, `A16`, `G8`, `X4`.
+    /// `F1`, `A16`, `G8`, `X4`, `J2`.
     pub label: &'static str,
     /// The rule in a sentence or a few.
     pub statement: &'static str,
@@ -83,6 +91,10 @@ const fn guaranteed(label: &'static str, statement: &'static str) -> ContractRul
 
 const fn across(label: &'static str, statement: &'static str) -> ContractRule {
     rule(RuleKind::Constraint, label, statement)
+}
+
+const fn journal(label: &'static str, statement: &'static str) -> ContractRule {
+    rule(RuleKind::Journal, label, statement)
 }
 
 /// The contract, in the order of `docs/spec/fsck-and-crash.md` §9.
@@ -336,6 +348,25 @@ pub const CONTRACT: &[ContractRule] = &[
         "X8",
         "A removed name is absent, or given to another file, only if every name exists that an \
          earlier rename, exchange or link gave.",
+    ),
+    journal("J1", "Records are durable before metadata that shows their changes is written."),
+    journal("J2", "A segment that a recovery may need is not overwritten."),
+    journal(
+        "J3",
+        "After a recovery by the journal a full check finds nothing, writes nothing, and sees the \
+         clean mark. The tree is one that the workload may have left.",
+    ),
+    journal(
+        "J4",
+        "A recovery uses the journal, except if a directory was being moved, an exchange was \
+         under way, the superblock was being written, a write had failed, or the journal was \
+         given up.",
+    ),
+    journal("J5", "A journal that was given up, or that an earlier mount wrote, is not used."),
+    journal(
+        "J6",
+        "A recovery that is interrupted anywhere ends in the same bytes the next time, times \
+         aside.",
     ),
 ];
 

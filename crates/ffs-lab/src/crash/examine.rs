@@ -5,6 +5,7 @@
 //! | C1 | Does the image, unrepaired, keep the contract? (`raw`, and the oracle) |
 //! | C2 | Does `fsck -p` repair it, with only the repairs that a crash may call for? |
 //! | C3 | Does a full check find nothing then, write nothing, and see the clean mark? |
+//! | J3 | As C3, after a recovery by the journal |
 //! | C4 | Is the repaired tree one that the workload may have left? |
 //! | C5 | Mounted unrepaired and used, does it keep the contract? (a sample; soft updates only) |
 //! | C6 | Does an interrupted `fsck -p`, run again, end in the same bytes, times aside? |
@@ -37,6 +38,7 @@ use super::overlay::{Changes, OverlayDevice};
 use super::raw;
 use super::record::{self, Recording, Setting, Window};
 use super::states::{Choice, Effort, Layout, WindowStates};
+use super::suj::{self, Recovery};
 
 /// What preen may repair after a crash (`spec/fsck-and-crash.md` §8).
 const REPAIRS: &[Id] = &[
@@ -90,6 +92,8 @@ pub(crate) struct Verdict {
     pub remounted: bool,
     /// Crashes inside fsck (C6).
     pub interrupted: u64,
+    /// How `fsck -p` made the volume consistent.
+    pub recovery: Recovery,
 }
 
 /// The memory that one examiner passes on to the next.
@@ -149,11 +153,17 @@ impl<'a> Examiner<'a> {
         self.expected.clear();
     }
 
+    /// The violations of the order of the journal's writes in `window`.
+    #[must_use]
+    pub(crate) fn journal_order(&self, window: &Window) -> Vec<Violation> {
+        suj::order(self.base, &self.overlay, window, self.recording.alone)
+    }
+
     /// Runs `fsck -p` on a state and returns its report.
     #[must_use]
     pub(crate) fn preen(&self, window_states: &WindowStates<'_>, layout: &Layout) -> FsckReport {
         window_states.apply_to(layout, &self.overlay);
-        let report = self.fsck(FsckOptions::preen());
+        let report = self.fsck(self.preen_options());
         self.overlay.reset();
         report
     }
@@ -253,11 +263,15 @@ impl<'a> Examiner<'a> {
 
     /// C2, C3 and C4. Returns whether preen repaired the volume with allowed repairs only.
     fn repair(&mut self, window: &Window, layout: &Layout, verdict: &mut Verdict) -> bool {
-        let report = self.fsck(FsckOptions::preen());
+        let report = self.fsck(self.preen_options());
         let before = verdict.violations.len();
+        let (recovery, refused) = suj::recovery(self.base, window, &report);
+        verdict.recovery = recovery;
+        verdict.violations.extend(refused);
+        let before_repair = verdict.violations.len();
         foreign_repairs(&report, "C2", &mut verdict.violations);
         let preened = report.exit_code == 0;
-        if !preened && verdict.violations.len() == before {
+        if !preened && verdict.violations.len() == before_repair {
             let why = report.stopped.unwrap_or_else(|| "not everything was repaired".to_owned());
             let what = format!("fsck -p exits {}: {why}", report.exit_code);
             verdict.violations.push(Violation::new("C2:EXIT", what));
@@ -266,11 +280,13 @@ impl<'a> Examiner<'a> {
             self.fsck(FsckOptions::yes());
         }
         let allowed = preened && verdict.violations.len() == before;
-        self.silent(&mut verdict.violations);
+        let check = if recovery == Recovery::Journal { "J3" } else { "C3" };
+        self.silent(check, &mut verdict.violations);
         if preened {
             let checker = &mut *self.checker;
             let found = self.overlay.with_bytes(|bytes| checker.check(&bytes));
-            let prefixed = |v: &Violation| Violation::new(format!("C3:{}", v.rule), v.what.clone());
+            let prefixed =
+                |v: &Violation| Violation::new(format!("{check}:{}", v.rule), v.what.clone());
             verdict.violations.extend(found.violations.iter().map(prefixed));
             self.judge(window, layout, Condition::Recovered, &mut verdict.violations);
         }
@@ -286,7 +302,7 @@ impl<'a> Examiner<'a> {
             let what = format!("fsck -y exits {}: {why}", report.exit_code);
             verdict.violations.push(Violation::new("C2:EXIT", what));
         }
-        self.silent(&mut verdict.violations);
+        self.silent("C3", &mut verdict.violations);
         let checker = &mut *self.checker;
         let found = self.overlay.with_bytes(|bytes| checker.check(&bytes));
         let prefixed = |v: &Violation| Violation::new(format!("C3:{}", v.rule), v.what.clone());
@@ -301,30 +317,41 @@ impl<'a> Examiner<'a> {
         }
     }
 
+    /// `fsck -p -f`, or `fsck -p` on a volume with a journal, which `-f` does not use.
+    fn preen_options(&self) -> FsckOptions {
+        FsckOptions { force: self.base.journal.is_empty(), ..FsckOptions::preen() }
+    }
+
     fn fsck(&self, options: FsckOptions) -> FsckReport {
         Fsck::new(Arc::clone(&self.overlay) as _, options.at(REPAIR)).run()
     }
 
-    /// C3.
-    fn silent(&self, out: &mut Vec<Violation>) {
+    /// C3, or J3.
+    fn silent(&self, check: &str, out: &mut Vec<Violation>) {
         let report = self.fsck(FsckOptions::no());
+        let mut wrong =
+            |rule: &str, what: String| out.push(Violation::new(format!("{check}:{rule}"), what));
         for finding in &report.findings {
-            out.push(Violation::new(format!("C3:{}", finding.id), finding.to_string()));
+            wrong(finding.id.as_str(), finding.to_string());
         }
         if let Some(why) = report.stopped {
-            out.push(Violation::new("C3:EXIT", why));
+            wrong("EXIT", why);
         }
         if report.modified {
-            out.push(Violation::new("C3:WRITE", "a check that may not write has written"));
+            wrong("WRITE", "a check that may not write has written".to_owned());
         }
         if !report.clean {
-            out.push(Violation::new("C3:CLEAN", "the repaired volume is not marked clean"));
+            wrong("CLEAN", "the repaired volume is not marked clean".to_owned());
         }
     }
 
-    /// C5: mounts the unrepaired volume, performs operations, unmounts and checks it.
+    /// C5: mounts the unrepaired volume, performs operations, unmounts and checks it. A volume with
+    /// a journal cannot be mounted before it is recovered.
     fn work_on(&mut self, seed: u64, verdict: &mut Verdict) {
         verdict.remounted = true;
+        if !self.base.journal.is_empty() {
+            drop(self.fsck(self.preen_options()));
+        }
         let wrong = |what: String| Violation::new("C5:MOUNT", what);
         let options =
             mounting::options(self.setting.ordering, self.recording.soft, &Workload::default());
@@ -379,7 +406,7 @@ impl<'a> Examiner<'a> {
         self.overlay.reset();
         self.overlay.apply(state);
         let recorder = Arc::new(Recorder::new(Arc::clone(&self.overlay)));
-        let options = FsckOptions::preen().at(REPAIR);
+        let options = self.preen_options().at(REPAIR);
         // The result is known: only the writes matter here.
         drop(Fsck::new(Arc::clone(&recorder) as _, options).run());
         let windows = match record::windows(&recorder.take_events(), true) {
@@ -397,7 +424,7 @@ impl<'a> Examiner<'a> {
                 }
                 window_states.apply_to(&window_states.layout(choice), &self.overlay);
                 verdict.interrupted += 1;
-                let later = FsckOptions::preen().at(REPAIR + 60);
+                let later = self.preen_options().at(REPAIR + 60);
                 let report = Fsck::new(Arc::clone(&self.overlay) as _, later).run();
                 self.forget_times();
                 if report.exit_code != 0 || self.overlay.fingerprint() != print {

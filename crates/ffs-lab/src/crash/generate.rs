@@ -8,6 +8,7 @@
 //! | `3.5` | three operations, drawn by the seed |
 //! | `r.2` | a long trace, drawn by the seed |
 //! | `d.2` | a trace in a directory of more than twelve blocks, drawn by the seed |
+//! | `j.2` | a trace that fills a small journal, drawn by the seed (`--ordering suj`) |
 //! | `f.9` | one operation on a nearly full volume, by the super-user or by a user |
 //! | `e.2` | a trace at the edge of a full volume, drawn by the seed |
 //! | `c.2` | a chain of up to ten crashes without a check in between, drawn by the seed |
@@ -23,10 +24,12 @@
 mod core;
 mod directory;
 mod full;
+mod journal;
 mod patterns;
 mod trace;
 
 use std::fmt;
+use std::hash::BuildHasher;
 use std::str::FromStr;
 
 use ffs_device::{Rng, SplitMix64};
@@ -67,6 +70,8 @@ pub enum Source {
     Trace(u32),
     /// A trace in a long directory.
     Directory(u32),
+    /// A trace that fills a small journal.
+    Journal(u32),
     /// One operation on a volume that is full, or nearly.
     Full(u32),
     /// A trace at the edge of a full volume.
@@ -85,6 +90,11 @@ impl Source {
     pub fn is_one_workload(self) -> bool {
         !matches!(self, Source::Chain(_) | Source::Writers(_))
     }
+
+    /// A number that differs between sources.
+    pub(super) fn hash(self) -> u64 {
+        foldhash::quality::FixedState::with_seed(1).hash_one(self)
+    }
 }
 
 impl fmt::Display for Source {
@@ -97,6 +107,7 @@ impl fmt::Display for Source {
             Source::Three(n) => write!(f, "3.{n}"),
             Source::Trace(n) => write!(f, "r.{n}"),
             Source::Directory(n) => write!(f, "d.{n}"),
+            Source::Journal(n) => write!(f, "j.{n}"),
             Source::Full(n) => write!(f, "f.{n}"),
             Source::Edge(n) => write!(f, "e.{n}"),
             Source::Chain(n) => write!(f, "c.{n}"),
@@ -125,6 +136,7 @@ impl FromStr for Source {
             "3" => Ok(Source::Three(number)),
             "r" => Ok(Source::Trace(number)),
             "d" => Ok(Source::Directory(number)),
+            "j" => Ok(Source::Journal(number)),
             "f" => Ok(Source::Full(number)),
             "e" => Ok(Source::Edge(number)),
             "c" => Ok(Source::Chain(number)),
@@ -259,6 +271,7 @@ impl Generator {
             Source::Three(n) => self.three(n),
             Source::Trace(n) => trace::trace(self.shape, &self.rng(4, n), TRACE),
             Source::Directory(n) => return directory::workload(self.shape, &self.rng(5, n), n),
+            Source::Journal(n) => return Some(journal::workload(self.shape, &self.rng(14, n), n)),
             Source::Full(n) => return full::workload(self.shape, &self.core, n),
             Source::Edge(n) => return full::trace(self.shape, &self.rng(8, n), n),
             Source::Chain(n) => return Some(self.link(n, 0)),
@@ -405,6 +418,7 @@ mod tests {
                 Source::Two(last(generator.twos())),
                 Source::Three(12345),
                 Source::Trace(3),
+                Source::Journal(4),
             ];
             let long = generator.has_long_directories().then_some(Source::Directory(2));
             let full = generator.is_full().then_some([Source::Full(7), Source::Edge(1)]);

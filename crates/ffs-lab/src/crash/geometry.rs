@@ -3,19 +3,26 @@
 //!
 //! Reference: `spec/fsck-and-crash.md` §12.1.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ffs_admin::newfs::{NewfsOptions, newfs};
+use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_core::{Env, Ffs, MountOptions};
 use ffs_device::{BlockDevice, ManualClock, MemDevice, SplitMix64, Timestamp};
-use ffs_ondisk::{Endian, Format, Geometry};
+use ffs_ondisk::{Endian, Format, Geometry, journal};
 
 use super::exec::{Executor, Tree};
 use super::history::{Action, Step};
 use super::mounting::{self, START, failed};
 use super::op::{Op, Path};
 use super::tag::POISON;
+use super::{Updates, raw};
 use crate::error::{LabError, Result};
+
+/// Bytes that a volume with a journal is larger: the journal, its indirect blocks, and the groups
+/// that hold them.
+const JOURNAL_SPACE: u64 = journal::MIN_BYTES + (1 << 20);
 
 /// A kind of volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +39,7 @@ pub struct Shape {
     pub bsize: u32,
     /// Bytes of a fragment.
     pub fsize: u32,
-    /// Bytes of the volume.
+    /// Bytes of the volume; one with a journal is larger.
     pub bytes: u64,
     /// Fragments of a group at most.
     pub group: u32,
@@ -133,21 +140,26 @@ pub struct BaseVolume {
     pub(super) tree: Tree,
     /// The steps that made the tree.
     pub(super) steps: Vec<Step>,
+    /// The journal's blocks, as byte ranges of the device in the order of the file; empty without
+    /// a journal.
+    pub(super) journal: Arc<[Range<u64>]>,
     /// A hash that differs between the contents of volumes of one kind.
     pub(super) fingerprint: u64,
 }
 
 impl Shape {
-    /// Makes the volume. `flagged`: the superblock has the flag of soft updates. `standard_tree`:
-    /// the volume has the standard tree.
+    /// Makes the volume. `standard_tree`: the volume has the standard tree.
     ///
     /// # Errors
-    /// Those of newfs and of the file system; no shape of [`SHAPES`] should have any.
-    pub fn base(&'static self, flagged: bool, standard_tree: bool) -> Result<Arc<BaseVolume>> {
-        let (device, geometry) = self.format(flagged)?;
+    /// Those of newfs, tunefs and the file system; no shape of [`SHAPES`] should have any.
+    pub fn base(&'static self, updates: Updates, standard_tree: bool) -> Result<Arc<BaseVolume>> {
+        let (device, geometry) = self.format(updates)?;
         let (tree, steps) = (Tree::default(), Vec::new());
-        let image = Arc::default();
-        let base = BaseVolume { shape: self, geometry, image, device, tree, steps, fingerprint: 0 };
+        let image = Arc::new(device.to_vec());
+        let journal = raw::journal_extents(&image).into();
+        let fingerprint = 0;
+        let base =
+            BaseVolume { shape: self, geometry, image, device, tree, steps, journal, fingerprint };
         let ops = if standard_tree { self.standard_tree() } else { Vec::new() };
         let mut base = base.with(&ops)?;
         if self.full {
@@ -156,8 +168,10 @@ impl Shape {
         Ok(Arc::new(base))
     }
 
-    fn format(&self, flagged: bool) -> Result<(MemDevice, Geometry)> {
-        let len = usize::try_from(self.bytes).unwrap_or(0);
+    fn format(&self, updates: Updates) -> Result<(MemDevice, Geometry)> {
+        let journaled = updates == Updates::Journaled;
+        let bytes = self.bytes + if journaled { JOURNAL_SPACE } else { 0 };
+        let len = usize::try_from(bytes).unwrap_or(0);
         let device = MemDevice::from_bytes(&vec![POISON; len]);
         let options = NewfsOptions {
             format: Some(self.format),
@@ -166,13 +180,19 @@ impl Shape {
             fsize: Some(self.fsize),
             max_group: Some(self.group),
             density: Some(self.density),
-            soft_updates: flagged,
+            soft_updates: updates != Updates::None,
             no_snap: true,
             ..NewfsOptions::default()
         };
         let clock = ManualClock::new(Timestamp::new(START, 0));
         let report = newfs(&device, &options, &clock, &SplitMix64::new(1), &mut |_, _| {})
             .map_err(|error| LabError::unusable(self.name, error))?;
+        if journaled {
+            let journal_size = Some(journal::MIN_BYTES);
+            let on = TunefsOptions { journal: Some(true), journal_size, ..Default::default() };
+            let made = tunefs(&device, &TunefsOptions { now: START, ..on });
+            made.map_err(|error| LabError::unusable(self.name, error))?;
+        }
         Ok((device, report.geometry))
     }
 
@@ -208,7 +228,8 @@ impl BaseVolume {
         let device = self.device.snapshot();
         let (tree, steps) = prepare(self, &device, ops)?;
         let (shape, geometry, image) = (self.shape, self.geometry, Arc::new(device.to_vec()));
-        Ok(BaseVolume { shape, geometry, image, device, tree, steps, fingerprint: 0 })
+        let journal = Arc::clone(&self.journal);
+        Ok(BaseVolume { shape, geometry, image, device, tree, steps, journal, fingerprint: 0 })
     }
 
     /// The volume, nearly full: one block and a few fragments are free.
@@ -267,13 +288,18 @@ mod tests {
     #[test]
     fn every_shape_can_be_made_and_is_sound() {
         for shape in SHAPES {
-            let base = shape.base(false, true).unwrap();
-            assert!(base.geometry.ncg >= 2, "{}: {} groups", shape.name, base.geometry.ncg);
-            let device: Arc<dyn BlockDevice> = Arc::new(base.device.snapshot());
-            let findings = quick_check(&device);
-            assert!(findings.is_empty(), "{}: {findings:?}", shape.name);
-            let free = free_bytes(&base).unwrap() / u64::from(shape.bsize);
-            assert_eq!(free < 8, shape.full, "{}: {free} blocks free", shape.name);
+            for updates in [Updates::None, Updates::Journaled] {
+                let base = shape.base(updates, true).unwrap();
+                assert!(base.geometry.ncg >= 2, "{}: {} groups", shape.name, base.geometry.ncg);
+                let device: Arc<dyn BlockDevice> = Arc::new(base.device.snapshot());
+                let findings = quick_check(&device);
+                assert!(findings.is_empty(), "{}: {findings:?}", shape.name);
+                let free = free_bytes(&base).unwrap() / u64::from(shape.bsize);
+                assert_eq!(free < 8, shape.full, "{}: {free} blocks free", shape.name);
+                let of_journal: u64 = base.journal.iter().map(|r| r.end - r.start).sum();
+                let wanted = if updates == Updates::None { 0 } else { journal::MIN_BYTES };
+                assert_eq!(of_journal, wanted, "{}", shape.name);
+            }
         }
     }
 

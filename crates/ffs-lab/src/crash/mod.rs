@@ -20,6 +20,7 @@
 //! | [`run`], [`tally`] | all workloads on all cores; the findings added up |
 //! | `explain` | the description of one state |
 //! | `events` | the log events of soft updates, for that description |
+//! | [`suj`] | volumes with a journal: the order of its writes, and recoveries by it |
 //! | [`shrink`] | reduces a workload that shows a violation |
 //! | [`image`], [`tag`] | read access to the bytes of an image; tagged contents |
 //!
@@ -51,6 +52,7 @@ pub(crate) mod record;
 pub mod run;
 pub mod shrink;
 pub mod states;
+pub mod suj;
 pub(crate) mod tag;
 pub mod tally;
 pub mod text;
@@ -64,6 +66,7 @@ use crate::error::{LabError, Result};
 /// The ordering modes by name; the first is the default.
 pub const ORDERINGS: &[(&str, OrderingPolicy)] = &[
     ("soft", OrderingPolicy::SoftUpdates),
+    ("suj", OrderingPolicy::Journaled),
     ("sync", OrderingPolicy::Sync),
     ("none", OrderingPolicy::None),
 ];
@@ -106,6 +109,29 @@ pub fn keeps_contract(ordering: OrderingPolicy) -> bool {
         | OrderingPolicy::Async
         | OrderingPolicy::Sync
         | OrderingPolicy::None => false,
+    }
+}
+
+/// The flags of soft updates in the superblock of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Updates {
+    /// None.
+    None,
+    /// That of soft updates.
+    Soft,
+    /// That of the journal, too.
+    Journaled,
+}
+
+impl Updates {
+    /// The flags of a volume under this ordering mode. `unflagged`: none in any case.
+    #[must_use]
+    pub fn of(ordering: OrderingPolicy, unflagged: bool) -> Updates {
+        match ordering {
+            OrderingPolicy::Journaled if !unflagged => Updates::Journaled,
+            _ if keeps_contract(ordering) && !unflagged => Updates::Soft,
+            _ => Updates::None,
+        }
     }
 }
 

@@ -35,6 +35,7 @@ pub(super) fn options(
         ..MountOptions::default()
     };
     options.stable = workload.stable;
+    options.journal_limit = workload.journal_bytes;
     options.acls = Some(true);
     let t = &mut options.tunables;
     t.fsync = soft.fsync;

@@ -55,6 +55,7 @@ pub(super) fn tune(base: &BaseVolume, n: u32, setting: Setting) -> Result<Record
         history: History { steps },
         failed: Vec::new(),
         soft: setting.soft,
+        alone: true,
         offline: true,
         ordering_events: Vec::new(),
         tree: base.tree.clone(),

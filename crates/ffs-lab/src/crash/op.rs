@@ -224,6 +224,8 @@ pub struct Workload {
     pub no_replace_order: bool,
     /// Whether the superblock lacks the flag of soft updates, with which the volume is mounted.
     pub unflagged: bool,
+    /// Bytes of the journal that are used, at least a block; by default all.
+    pub journal_bytes: Option<u64>,
     /// Operations before the recording; durable when it begins.
     pub setup: Vec<Op>,
     /// The recorded operations.

@@ -93,6 +93,8 @@ pub(crate) struct Recording {
     pub failed: Vec<(usize, String)>,
     /// The mount options that decide what soft updates guaranteed.
     pub soft: SoftUpdateOptions,
+    /// Whether one thread made all writes.
+    pub alone: bool,
     /// Whether this is an offline command without ordering, on an unmounted volume.
     pub offline: bool,
     /// The log events of soft updates, if they were kept.
@@ -218,6 +220,7 @@ fn record_on(
         history: History { steps },
         failed: failures,
         soft,
+        alone: true,
         offline: false,
         ordering_events: Vec::new(),
         tree: executor.tree,
@@ -250,12 +253,14 @@ fn audit(fs: &Ffs, at: usize) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Updates;
     use super::super::history::ROOT;
     use super::super::text;
     use super::*;
 
     fn recorded(ops: &str) -> Recording {
-        let base = super::super::geometry::find("ufs2-2m").unwrap().base(true, true).unwrap();
+        let base =
+            super::super::geometry::find("ufs2-2m").unwrap().base(Updates::Soft, true).unwrap();
         let setting = Setting {
             ordering: OrderingPolicy::SoftUpdates,
             seed: 1,

@@ -95,6 +95,8 @@ fn examine_window(
         let verdict = examiner.examine(window, window_states, &layout);
         tally.add(choice, base_hash ^ window_states.hash(&layout), verdict);
     }
+    let all = Choice::Prefix(window.writes.len() as u32);
+    tally.add_order(all, &examiner.journal_order(window));
     tally
 }
 
@@ -166,7 +168,10 @@ pub fn only(plan: &Plan, id: StateId, most_events: usize) -> Result<Tally> {
         return Err(missing(id));
     }
     let layout = window_states.layout(id.choice);
-    let verdict = examiner.examine(window, &window_states, &layout);
+    let mut verdict = examiner.examine(window, &window_states, &layout);
+    if id.choice == Choice::Prefix(window.writes.len() as u32) {
+        verdict.violations.extend(examiner.journal_order(window));
+    }
     let preen = examiner.preen(&window_states, &layout);
     let report = StateReport {
         base,

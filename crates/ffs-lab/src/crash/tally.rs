@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use super::examine::Verdict;
 use super::generate::Source;
-use super::history::Allowed;
+use super::history::{Allowed, Violation};
 use super::id::{StateId, WorkloadId};
 use super::states::Choice;
+use super::suj::Recovery;
 
 /// The findings in one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +27,10 @@ pub(crate) struct WindowTally {
     pub remounted: u64,
     /// Crashes inside fsck (C6).
     pub interrupted: u64,
+    /// States recovered by the journal.
+    pub by_journal: u64,
+    /// States on which the journal could not be used, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
     /// States with violations.
     pub broken: u64,
     /// For each rule: the states that break it, the first one, and how.
@@ -42,9 +47,24 @@ impl WindowTally {
         }
         self.remounted += u64::from(verdict.remounted);
         self.interrupted += verdict.interrupted;
+        match verdict.recovery {
+            Recovery::NoJournal | Recovery::Clean => {}
+            Recovery::Journal => self.by_journal += 1,
+            Recovery::Full(why) => *self.refused.entry(why).or_default() += 1,
+        }
         self.broken += u64::from(!verdict.violations.is_empty());
+        self.add_rules(choice, &verdict.violations);
+    }
+
+    /// Adds violations of the order of the journal's writes, of which `choice` has all.
+    pub(crate) fn add_order(&mut self, choice: Choice, violations: &[Violation]) {
+        self.broken += u64::from(!violations.is_empty());
+        self.add_rules(choice, violations);
+    }
+
+    fn add_rules(&mut self, choice: Choice, violations: &[Violation]) {
         let mut counted: Vec<&str> = Vec::new();
-        for violation in &verdict.violations {
+        for violation in violations {
             if counted.contains(&violation.rule.as_str()) {
                 continue;
             }
@@ -76,8 +96,19 @@ pub struct Row {
     pub interrupted: u64,
     /// In how many states each of A1 to A16 was seen.
     pub seen: [u64; Allowed::LAST as usize],
+    /// States recovered by the journal.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub by_journal: u64,
+    /// States on which the journal could not be used, by reason: a full check followed.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<&'static str, u64>,
     /// States with violations.
     pub broken: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// A rule that was broken.
@@ -142,6 +173,8 @@ impl TallyBuilder {
             remounted: 0,
             interrupted: 0,
             seen: Default::default(),
+            by_journal: 0,
+            refused: BTreeMap::new(),
             broken: 0,
         };
         let tally = Tally { rows: geometries.map(row).collect(), planned, ..Tally::default() };
@@ -178,6 +211,10 @@ impl TallyBuilder {
             row.remounted += window.remounted;
             row.interrupted += window.interrupted;
             row.broken += window.broken;
+            row.by_journal += window.by_journal;
+            for (why, states) in window.refused {
+                *row.refused.entry(why).or_default() += states;
+            }
             row.seen.iter_mut().zip(window.seen).for_each(|(all, some)| *all += some);
         }
         for (rule, (states, choice, what)) in window.rules {

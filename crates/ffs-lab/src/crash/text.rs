@@ -72,6 +72,7 @@ const VERBS: &[(&str, &str)] = &[
     ("fsync-file", ""),
     ("no-replace-order", ""),
     ("unflagged", ""),
+    ("journal", "BYTES"),
     ("begin", ""),
 ];
 
@@ -306,8 +307,14 @@ pub fn parse(text: &str) -> Result<Workload, TextError> {
             }
             None => {
                 let fresh = workload.ops.is_empty() && !begun;
-                let condition = condition(&mut workload, line.verb);
-                if !fresh || condition.is_none_or(|set| std::mem::replace(set, true)) {
+                let again = if line.verb == "journal" {
+                    let bytes = line.number("number of bytes", MOST_BYTES)?;
+                    workload.journal_bytes.replace(bytes).is_some()
+                } else {
+                    let condition = condition(&mut workload, line.verb);
+                    condition.is_none_or(|set| std::mem::replace(set, true))
+                };
+                if !fresh || again {
                     return Err(line.wrong(1, "it is allowed once, before all operations"));
                 }
             }
@@ -336,6 +343,9 @@ pub fn print(workload: &Workload) -> String {
     ];
     for (_, name) in conditions.iter().filter(|(holds, _)| *holds) {
         let _ = writeln!(out, "{name}");
+    }
+    if let Some(bytes) = workload.journal_bytes {
+        let _ = writeln!(out, "journal {bytes}");
     }
     for op in &workload.setup {
         let _ = writeln!(out, "{op}");
@@ -419,7 +429,7 @@ mod tests {
     fn every_operation_survives_printing() {
         let text = "standard-tree\nwrite-through\ntight-memory\ncut-on-removal\nstable\n\
                     fsync-file\n\
-            no-replace-order\nunflagged\n\
+            no-replace-order\nunflagged\njournal 8192\n\
             mkdir /d\ncreate /d/f\nbegin\nmkfifo /p\nsymlink /s ../a/b\nlink /d/f /g\n\
             unlink /g\nrmdir /d\nrename /d/f /e\nexchange /e /g\n\
             whiteout /e /w\ntmpfile /t 9\nwrite /e 5 700\nwrite /e 0 512 sync\nappend /e 1\n\
@@ -456,6 +466,8 @@ mod tests {
         assert_eq!(place("create a/../b").1, 8);
         assert_eq!(place("remount rx").1, 9);
         assert_eq!(place("acl /d inherited 7 5").1, 8);
+        assert_eq!(place("journal x").1, 9);
+        assert_eq!(place("journal 1\njournal 2").0, 2);
         assert_eq!(place("begin\nbegin").0, 2);
         assert_eq!(place("sync\nstandard-tree").0, 2);
         assert_eq!(place("tight-memory\ntight-memory").0, 2);

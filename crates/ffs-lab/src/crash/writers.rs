@@ -266,6 +266,7 @@ fn write<D: BlockDevice>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::Updates;
     use super::*;
     use crate::crash::generate::Generator;
     use crate::crash::geometry::SHAPES;
@@ -275,7 +276,7 @@ mod tests {
     fn recorded(seed: u64) -> Recording {
         let shape = &SHAPES[1];
         let (setup, writers) = Generator::new(shape, 1).writers(0);
-        let base = shape.base(true, false).unwrap().with(&setup).unwrap();
+        let base = shape.base(Updates::Soft, false).unwrap().with(&setup).unwrap();
         let ordering = OrderingPolicy::SoftUpdates;
         let soft = SoftUpdateOptions::default();
         record(&base, &writers, Setting { ordering, seed, soft, keeps_events: false }).unwrap()

@@ -108,6 +108,16 @@ impl BlockDevice for SimDisk {
         false
     }
 
+    fn delays_writes(&self) -> bool {
+        self.machine.is_some()
+    }
+
+    fn wait_for_writes(&self, offset: u64, len: u64) {
+        if let Some(machine) = &self.machine {
+            machine.wait_for_writes(self.extent(offset, len));
+        }
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let len = buf.len() as u64;
         self.check(Operation::Read, offset, len)?;

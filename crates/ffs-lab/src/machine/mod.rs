@@ -229,6 +229,15 @@ impl Machine {
         }
     }
 
+    /// Waits for the writes of the extent that are in the queue or in the drive. A process in the
+    /// background does not wait.
+    fn wait_for_writes(&self, extent: Extent) {
+        if !self.is_background() && self.simulator().is_writing(extent) {
+            self.settle();
+            self.simulator().wait_for_writes(extent);
+        }
+    }
+
     fn flush(&self) {
         self.settle();
         if !self.is_background() {

@@ -56,6 +56,7 @@ struct Active {
     ids: Vec<u64>,
     /// Its sectors, if it is a write.
     running: u64,
+    extent: Extent,
     /// When it ends.
     done: u64,
 }
@@ -190,6 +191,25 @@ impl Simulator {
             self.backlog.push_back(Request { extent, direction });
         }
         self.feed(self.now);
+    }
+
+    /// Whether the queue or the drive has a write of a part of `extent`.
+    pub(crate) fn is_writing(&self, extent: Extent) -> bool {
+        let overlaps = |other: &Extent| other.lba < extent.end() && extent.lba < other.end();
+        let active = self.active.as_ref().is_some_and(|a| a.running > 0 && overlaps(&a.extent));
+        // A queued request has at most `largest` sectors.
+        let first = extent.lba.saturating_sub(self.largest);
+        let mut queued = self.queue.range((first, 0)..(extent.end(), 0));
+        active || queued.any(|(_, r)| r.direction.is_write() && overlaps(&r.extent))
+    }
+
+    /// Waits until the queue and the drive have no write of a part of `extent`.
+    pub(crate) fn wait_for_writes(&mut self, extent: Extent) {
+        let began = self.now;
+        while self.active.is_some() && self.is_writing(extent) {
+            self.now = self.now.max(self.complete());
+        }
+        self.waited_since(began);
     }
 
     /// Waits until the queue and the backlog are empty.
@@ -328,7 +348,7 @@ impl Simulator {
             self.hash = (self.hash ^ word).wrapping_mul(FNV_PRIME);
         }
         let running = if request.direction.is_write() { extent.sectors } else { 0 };
-        self.active = Some(Active { ids, running, done });
+        self.active = Some(Active { ids, running, extent, done });
     }
 
     fn drive_counts(&self) -> DriveCounts {

@@ -187,6 +187,28 @@ fn the_background_waits_in_a_backlog_and_a_read_passes_it() {
     assert_eq!((simulator.backlog(), simulator.done().sectors_written), (0, 32_000));
 }
 
+/// A buffer whose write is in the queue or in the drive is not free before its end.
+#[test]
+fn a_user_of_a_buffer_waits_for_its_write_and_for_no_other() {
+    let mut simulator = Simulator::new(&paper(), 0);
+    let (first, last) = (at(1_000_000, 32), at(20_000_000, 300));
+    simulator.write(first);
+    simulator.write(last);
+    assert!(simulator.is_writing(at(1_000_031, 1)) && simulator.is_writing(at(20_000_299, 9)));
+    assert!(!simulator.is_writing(at(1_000_032, 8)) && !simulator.is_writing(at(999_968, 32)));
+    let before = simulator.now();
+    simulator.wait_for_writes(at(5_000_000, 8));
+    assert_eq!(simulator.now(), before, "nothing is written there");
+    simulator.wait_for_writes(at(1_000_008, 8));
+    let after = simulator.now();
+    assert!(after > before + MS && !simulator.is_writing(first) && simulator.is_writing(last));
+    simulator.wait_for_writes(last);
+    assert!(simulator.now() > after + MS && !simulator.is_writing(last));
+    // A read is no write, and the backlog is not in the queue yet.
+    simulator.read(at(30_000_000, 8));
+    assert!(!simulator.is_writing(at(30_000_000, 8)));
+}
+
 #[test]
 fn background_work_is_paid_in_idle_time_or_by_the_next_work() {
     let mut simulator = Simulator::new(&paper(), 0);

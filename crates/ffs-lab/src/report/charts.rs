@@ -89,7 +89,7 @@ pub(super) fn all(
         dots: section
             .rows
             .iter()
-            .filter_map(|pair| Some((format!("{}, {}", pair.what, pair.on), pair.ratio?)))
+            .filter_map(|pair| Some((format!("{}, {}", pair.what, pair.on), pair.ratio()?)))
             .collect(),
     });
     let rows: Vec<ratio_chart::RatioRow> = rows.filter(|row| !row.dots.is_empty()).collect();

@@ -14,8 +14,8 @@ pub(super) fn all(measured: &StudyData) -> BTreeMap<u8, Vec<Curve>> {
     let mut figures: BTreeMap<u8, Vec<Curve>> = BTreeMap::new();
     let series = measured.benchmarks.iter().filter(|b| b.curves()).flat_map(|b| &b.series);
     for point in series {
-        let at = point.spent.keys().next().copied();
-        let found = at.and_then(|at| point.each(at)).zip(place(&point.metric));
+        let each = measured.curve_combination().and_then(|at| point.each(at));
+        let found = each.zip(place(&point.metric));
         let Some((seconds, (figure, name, n))) = found else { continue };
         let curves = figures.entry(figure).or_default();
         let curve = match curves.iter().position(|curve| curve.name == name) {

@@ -8,7 +8,7 @@
 //! | `criteria` | the targets of a reproduction, and the reasons for a miss |
 //! | `cost_curves` | the cost curves and the sizes at which they jump |
 //! | `explain` | the counters behind a time, and one sentence about them |
-//! | `mechanism` | the known reasons for a miss |
+//! | `score` | how many published numbers are reached within which factor |
 //! | `command` | the command line that runs the same study again |
 //! | `charts` | the figures of the report |
 //! | `page` | the HTML page |
@@ -29,10 +29,10 @@ mod cost_curves;
 mod criteria;
 mod explain;
 pub mod format;
-mod mechanism;
 mod page;
 mod published;
 mod reproduction;
+mod score;
 mod study_data;
 #[cfg(test)]
 mod tests;
@@ -47,6 +47,7 @@ use crate::study::Results;
 use criteria::Criterion;
 use published::Published;
 use reproduction::ComparedSection;
+use score::Score;
 use study_data::StudyData;
 pub use text::{Detail, render};
 
@@ -57,6 +58,8 @@ pub struct Report {
     pub(crate) measured: StudyData,
     /// Measured and published numbers, by section.
     pub(crate) compared: Vec<ComparedSection>,
+    /// How many of the published numbers are reached.
+    pub(crate) scores: Vec<Score>,
     /// The targets of a reproduction.
     pub(crate) targets: Vec<Criterion>,
     /// The figures, in the order of the page.
@@ -82,9 +85,10 @@ impl Report {
         let measured = StudyData::of(results)?;
         let published = Published::read()?;
         let compared = reproduction::all(&measured, &published);
-        let targets = criteria::all(&measured, &published);
+        let scores = score::all(&compared);
+        let targets = criteria::all(&measured, &published, &compared);
         let figures = charts::all(&measured, &published, &compared);
-        Ok(Report { measured, compared, targets, figures, published })
+        Ok(Report { measured, compared, scores, targets, figures, published })
     }
 
     /// Writes `report.html`, and each figure with its data to `figures/`.

@@ -30,6 +30,8 @@ pub(super) struct PublishedSection {
     pub source: String,
     /// The kind of the numbers.
     pub kind: NumberKind,
+    /// What its numbers are, if they are counted. Numbers that follow from others are not.
+    pub count: Option<String>,
     /// The numbers.
     pub rows: Vec<PublishedNumber>,
 }
@@ -78,6 +80,12 @@ pub(super) struct PublishedNumber {
     pub high: Option<f64>,
     /// Its unit, if its kind does not imply one.
     pub unit: Option<String>,
+    /// The machine was calibrated with it.
+    #[serde(default)]
+    pub calibrated: bool,
+    /// It follows from another number of the file.
+    #[serde(default)]
+    pub follows: bool,
 }
 
 /// The rows of Figure 10 of one benchmark.

@@ -6,18 +6,38 @@ use super::study_data::{Benchmark, ResultSeries, StudyData};
 use crate::statistics::{Combination, Model, StepwisePath};
 
 /// A section of compared numbers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ComparedSection {
     /// The title of the section.
     pub(crate) title: String,
     /// The source.
     pub(crate) source: String,
+    /// The kind of its numbers if they are counted; `None` if they follow from others.
+    pub(crate) count: Option<String>,
     /// The numbers.
     pub(crate) rows: Vec<ComparedNumber>,
 }
 
+/// How near a measured number is to the published one.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) enum Agreement {
+    /// It was not measured.
+    #[default]
+    NotRun,
+    /// It was measured at a smaller size than the published one: the ratio, if there is one.
+    Smaller(Option<f64>),
+    /// It is the base of a percentage, which is 100 in every study.
+    Base,
+    /// Measured divided by published. For a range, divided by its nearer end, and 1 inside it.
+    Ratio(f64),
+    /// Measured as 0, or with the other sign.
+    OtherSign,
+    /// The published number is a bound. Whether it is met.
+    Bound(bool),
+}
+
 /// A number, published and reproduced.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ComparedNumber {
     /// Workload and metric, in the syntax of a plan.
     pub(crate) at: String,
@@ -29,9 +49,23 @@ pub(crate) struct ComparedNumber {
     pub(crate) published: String,
     /// As measured; `None` where it was not run.
     pub(crate) measured: Option<String>,
-    /// Measured divided by published. For a range, divided by its nearer end, and 1 inside it.
-    /// `None` if the number is the base of a percentage, which is 100 in every study.
-    pub(crate) ratio: Option<f64>,
+    /// How near it is.
+    pub(crate) agreement: Agreement,
+    /// The machine was calibrated with it.
+    pub(crate) calibrated: bool,
+    /// It follows from another number of the file and is not counted.
+    pub(crate) follows: bool,
+}
+
+impl ComparedNumber {
+    /// Measured divided by published, at any size.
+    pub(crate) fn ratio(&self) -> Option<f64> {
+        match self.agreement {
+            Agreement::Ratio(ratio) => Some(ratio),
+            Agreement::Smaller(ratio) => ratio,
+            _ => None,
+        }
+    }
 }
 
 /// Compares all sections.
@@ -40,6 +74,7 @@ pub(super) fn all(measured: &StudyData, published: &Published) -> Vec<ComparedSe
     let section = |section: &PublishedSection| ComparedSection {
         title: section.title.clone(),
         source: section.source.clone(),
+        count: section.count.clone(),
         rows: section.rows.iter().map(|number| pair(measured, section.kind, number)).collect(),
     };
     published.sections.iter().map(section).collect()
@@ -70,7 +105,7 @@ fn pair(measured: &StudyData, kind: NumberKind, number: &PublishedNumber) -> Com
     };
     let unit = number.unit.as_deref().map_or_else(String::new, |unit| format!(" {unit}"));
     let shown = match number.high {
-        Some(high) if kind == NumberKind::Rate && number.value <= 0.0 => {
+        Some(high) if is_bound(kind, number) => {
             format!("≤ {}{unit}", digits(high))
         }
         Some(high) => format!("{} … {}{unit}", digits(number.value), digits(high)),
@@ -82,8 +117,37 @@ fn pair(measured: &StudyData, kind: NumberKind, number: &PublishedNumber) -> Com
         on,
         published: shown,
         measured: value.map(digits),
-        ratio: value.filter(|_| !base(kind, number)).and_then(|value| ratio(value, number)),
+        agreement: agreement(
+            kind,
+            number,
+            value,
+            found.is_none_or(|(benchmark, _)| benchmark.is_full()),
+        ),
+        calibrated: number.calibrated,
+        follows: number.follows,
     }
+}
+
+fn agreement(
+    kind: NumberKind,
+    number: &PublishedNumber,
+    value: Option<f64>,
+    full: bool,
+) -> Agreement {
+    let Some(value) = value else { return Agreement::NotRun };
+    let found = ratio(value, number);
+    match number.high {
+        _ if base(kind, number) => Agreement::Base,
+        Some(high) if full && is_bound(kind, number) => Agreement::Bound(value <= high),
+        _ if is_bound(kind, number) => Agreement::Smaller(None),
+        _ if !full => Agreement::Smaller(found),
+        _ => found.map_or(Agreement::OtherSign, Agreement::Ratio),
+    }
+}
+
+/// Whether a number is only an upper bound.
+fn is_bound(kind: NumberKind, number: &PublishedNumber) -> bool {
+    kind == NumberKind::Rate && number.value <= 0.0 && number.high.is_some()
 }
 
 /// Whether a number is the base of the percentages.
@@ -108,9 +172,7 @@ fn value(
     number: &PublishedNumber,
     (benchmark, series): (&Benchmark, &ResultSeries),
 ) -> Option<f64> {
-    // A cost curve sets its own options. Its points are in the only combination that was run.
-    let curve = series.spent.keys().next().copied().filter(|_| benchmark.curves());
-    let on = curve.or_else(|| measured.combination(&number.on))?;
+    let on = measured.combination(&number.on)?;
     let cells = &series.cells;
     let spent = series.spent.get(&on);
     match kind {

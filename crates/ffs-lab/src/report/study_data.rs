@@ -130,6 +130,15 @@ impl StudyData {
         name.split('+').try_fold(Combination::NONE, |set, word| Some(set.with(bit(word)?)))
     }
 
+    /// The combination of cost curves: with soft updates, if the study changes them.
+    #[must_use]
+    pub(crate) fn curve_combination(&self) -> Option<Combination> {
+        if self.short.iter().any(|name| name == "su") {
+            return self.combination("su");
+        }
+        Some(Combination::NONE)
+    }
+
     /// A benchmark by its workload, with the parameters in any order.
     #[must_use]
     pub(crate) fn benchmark(&self, words: &str) -> Option<&Benchmark> {
@@ -176,12 +185,14 @@ pub(super) fn slug(words: &str) -> String {
     text.split('-').filter(|part| !part.is_empty()).collect::<Vec<&str>>().join("-")
 }
 
-/// The size of a run as a share of the published size. Two large workloads are smaller by default.
+/// A run of at least this part of the published size counts as a full run.
+const FULL: f64 = 0.99;
+
+/// The size of a run as a share of the published size.
 fn share(words: &str, scale: f64) -> f64 {
-    let (name, parameters) = words.split_once(':').unwrap_or((words, ""));
+    let parameters = words.split_once(':').map_or("", |(_, parameters)| parameters);
     let given = parameters.split(',').find_map(|p| p.strip_prefix("size=")?.parse::<f64>().ok());
-    let modelled = matches!(name, "buildworld" | "netnews");
-    scale * given.unwrap_or(if modelled { 0.1 } else { 1.0 })
+    scale * given.unwrap_or(1.0)
 }
 
 impl Benchmark {
@@ -227,6 +238,12 @@ impl Benchmark {
     #[must_use]
     pub(crate) fn get(&self, metric: &str) -> Option<&ResultSeries> {
         self.series.iter().find(|series| series.metric == metric)
+    }
+
+    /// Whether the size is at least nearly the published one.
+    #[must_use]
+    pub(crate) fn is_full(&self) -> bool {
+        self.share >= FULL
     }
 
     /// Whether the workload is the cost curves, whose results are points of curves.

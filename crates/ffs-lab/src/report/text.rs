@@ -5,6 +5,7 @@ use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Padding, Style};
 
 use super::criteria::Verdict;
+use super::score::{self, Score};
 use super::study_data::{Benchmark, ResultSeries};
 use super::{Report, charts, format, reproduction};
 use crate::plot::svg::csv as lines;
@@ -51,8 +52,20 @@ pub fn render(report: &Report, much: Detail) -> String {
         }
         out.push_str(&published(report));
     }
+    out.push_str(&scores(report));
     out.push_str(&targets(report));
     out
+}
+
+/// How many of the published numbers are reached within which factor.
+fn scores(report: &Report) -> String {
+    let mut rows: Vec<Vec<String>> =
+        report.scores.iter().filter(|score| score.has_numbers()).map(Score::row).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    rows.insert(0, score::HEADS.map(str::to_owned).to_vec());
+    format!("\nPublished measurements, each counted once, at full size\n\n{}", table(rows, &[0]))
 }
 
 /// One line for each result.
@@ -135,7 +148,7 @@ fn published(report: &Report) -> String {
                 pair.on.clone(),
                 pair.published.clone(),
                 pair.measured.clone().unwrap_or_default(),
-                pair.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+                pair.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2}")),
             ]);
         }
         if rows.len() > 1 {
@@ -260,7 +273,7 @@ fn ratios(report: &Report) -> String {
                 pair.on.clone(),
                 pair.published.clone(),
                 pair.measured.clone().unwrap_or_default(),
-                pair.ratio.map_or_else(String::new, |ratio| format!("{ratio:.4}")),
+                pair.ratio().map_or_else(String::new, |ratio| format!("{ratio:.4}")),
             ]
         })
     });

@@ -83,6 +83,9 @@ impl SimSpec {
                 self.preset.volume.size_mb =
                     megabytes.ok_or_else(|| number("megabytes, 64 to 16384"))?;
             }
+            "suj" => {
+                return Err("'suj': the volume of the machine has no journal; core:suj has".into());
+            }
             "image" | "format" | "endian" | "bsize" | "fsize" => {
                 return Err(format!("'{word}': the volume is the machine's; {OWN}"));
             }

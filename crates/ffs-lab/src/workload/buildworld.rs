@@ -22,12 +22,12 @@ pub(super) const INFO: WorkloadInfo = WorkloadInfo {
     about: "check out a source tree, build it (modelled), search it, remove the object tree",
     params: &[Parameter::new(
         "size",
-        "0.1",
+        "1",
         "share of FreeBSD 4's tree: 3700 directories, 32,000 files",
     )],
     source: "paper §4 (RELENG_4); model of checkout and make buildworld",
     computes: true,
-    make: |words| Ok(Box::new(Buildworld::new(words.size(0.1)?))),
+    make: |words| Ok(Box::new(Buildworld::new(words.size(1.0)?))),
 };
 
 /// The trees: the kernel's sources, and the rest.
@@ -52,7 +52,7 @@ const LOOKUPS: u64 = 10;
 const TOOLS: u64 = 100;
 const TOOL_BYTES: u64 = 120_000;
 /// Processor time of the whole build, fitted to the row of Table 1 with all options on (2033 s).
-const PROCESSOR: Duration = Duration::from_secs(1950);
+pub(crate) const PROCESSOR: Duration = Duration::from_secs(1950);
 /// Bytes of a read or write.
 const CHUNK: u64 = 8 << 10;
 /// The modification time of checked-out files: December 2001.

@@ -249,7 +249,7 @@ mod tests {
         std::fs::write(dir.path().join("sub/f"), "four").unwrap();
         std::os::unix::fs::symlink("f", dir.path().join("sub/link")).unwrap();
         let given = directory(dir.path()).unwrap();
-        assert_eq!(given.tree.shape(), TreeSize { dirs: 2, files: 1, bytes: 4 });
+        assert_eq!(given.tree.size(), TreeSize { dirs: 2, files: 1, bytes: 4 });
         assert_eq!(given.left_out, 1);
         let empty = tempfile::tempdir().unwrap();
         assert!(directory(empty.path()).unwrap_err().to_string().contains("no files"));

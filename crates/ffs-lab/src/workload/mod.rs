@@ -6,7 +6,8 @@
 //! | `recorder`, `outcome` | measures phases; the results of a run |
 //! | `progress` | reports progress every few hundred calls |
 //! | `random` | random numbers and distributions |
-//! | `tree`, `imported_tree` | generated trees; trees read from an archive or a directory |
+//! | `tree` | trees, and drawing them |
+//! | `tree_shape`, `imported_tree` | trees of a recorded shape; trees read from elsewhere |
 //! | `file_calls`, `open_path` | the calls of common programs; the open directories of a path |
 //! | `tar` | extract, find, remove: the workloads `x11` and `ports` |
 //! | the others | one workload each |
@@ -38,11 +39,13 @@ mod tar;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod tree_shape;
 
 use crate::error::{LabError, Result};
 use crate::systems::{Demand, Target};
 use crate::watch::Watch;
 
+pub(crate) use buildworld::PROCESSOR as BUILD_PROCESSOR;
 pub use outcome::{Metric, MetricKind, Outcome, PhaseResult};
 pub use parameters::Parameter;
 use parameters::Parameters;

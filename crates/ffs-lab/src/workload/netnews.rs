@@ -18,10 +18,10 @@ pub(super) const INFO: WorkloadInfo = WorkloadInfo {
     name: "netnews",
     group: "Netnews",
     about: "a news server: eight days of articles, two days with expiry, removal of the spool",
-    params: &[Parameter::new("size", "0.1", "share of a full feed: 130,000 articles a day")],
+    params: &[Parameter::new("size", "1", "share of a full feed: 130,000 articles a day")],
     source: "paper §4; model of the simplified benchmark of Seltzer et al., USENIX 2000",
     computes: false,
-    make: |words| Ok(Box::new(Netnews { size: words.size(0.1)? })),
+    make: |words| Ok(Box::new(Netnews { size: words.size(1.0)? })),
 };
 
 struct Netnews {

@@ -94,6 +94,11 @@ impl Parameters {
         Ok(u32::try_from(self.share(u64::from(full))).unwrap_or(u32::MAX))
     }
 
+    /// The scale: 1 is the full size.
+    pub(super) fn scale(&self) -> f64 {
+        self.scale
+    }
+
     /// `full` times the scale, at least 1.
     pub(super) fn share(&self, full: u64) -> u64 {
         share(full, self.scale)

@@ -5,6 +5,7 @@
 //!
 //! Reference: `docs/spec/benchmarks.md` §4.1, §4.10.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::file_calls::{WriteMode, remove_tree, walk, write_file};
@@ -14,6 +15,7 @@ use super::parameters::{Parameter, Parameters};
 use super::progress::ProgressMeter;
 use super::random::MEDIAN_SIZE;
 use super::tree::{Entry, Tree, TreeSize};
+use super::tree_shape::TreeShape;
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::error::{LabError, Result};
 use crate::systems::{Demand, DirId, FileId, Kind, Open, Target};
@@ -24,10 +26,13 @@ pub(super) const X11: WorkloadInfo = WorkloadInfo {
     name: "x11",
     group: "X11 tar",
     about: "extract, list and remove a source tree the size of XFree86 4.1's first archive",
-    params: &PARAMS,
-    source: "paper §4; model of X410src-1.tgz: 500 directories, 7500 files, 90 MB",
+    params: &GIVEN,
+    source: "paper §4; shape of X410src-1.tgz: 907 directories, 11,305 files, 130 MB",
     computes: true,
-    make: |words| Tar::make(words, &X11, TreeSize { dirs: 500, files: 7500, bytes: 90 << 20 }),
+    make: |words| {
+        let shape = |words: &Parameters| Ok(Model::Recorded(x11_shape(words)?));
+        Tar::make(words, &X11, shape)
+    },
 };
 
 /// The workload `ports`.
@@ -35,26 +40,27 @@ pub(super) const PORTS: WorkloadInfo = WorkloadInfo {
     name: "ports",
     group: "Tree",
     about: "extract, list and remove many directories with few small files, as in FreeBSD's ports",
-    params: &PARAMS,
+    params: &[GIVEN[0], GIVEN[1], DIRS, FILES],
     source: "FreeBSD's commit message of the new dirpref: 6596 directories, 13,868 files",
     computes: true,
-    make: |words| Tar::make(words, &PORTS, PORTS_SHAPE),
+    make: |words| Tar::make(words, &PORTS, ports_size),
 };
 
-/// The sizes are scaled to a median of 600 bytes.
-const PORTS_SHAPE: TreeSize =
+/// The size of the ports tree. The sizes are scaled to a median of 600 bytes.
+const PORTS_SIZE: TreeSize =
     TreeSize { dirs: 6596, files: 13_868, bytes: 13_868 * 13_500 * 600 / MEDIAN_SIZE };
 
-const PARAMS: [Parameter; 4] = [
+/// Parameters that replace the model.
+const GIVEN: [Parameter; 2] = [
     Parameter::new(
         "archive",
         "",
         "a tar archive, also with gzip: its table of contents replaces the model",
     ),
     Parameter::new("tree", "", "a directory: its names and sizes replace the model"),
-    Parameter::new("dirs", "the model's", "directories of the model"),
-    Parameter::new("files", "the model's", "files of the model"),
 ];
+const DIRS: Parameter = Parameter::new("dirs", "6596", "directories of the model");
+const FILES: Parameter = Parameter::new("files", "13868", "files of the model");
 
 /// Bytes of a write: a record of tar.
 const RECORD: u64 = 10_240;
@@ -64,7 +70,7 @@ const READ: u64 = 32 << 10;
 const OUTPUT: u64 = 20_000_000;
 /// Bytes of a tar header.
 const HEADER: u64 = 512;
-/// The ratio of the archive's size to that of the tree: 16 MB to 90.
+/// The ratio of the archive's size to that of the tree, an estimate.
 const PACKED: (u64, u64) = (16, 90);
 /// The name of the archive.
 const ARCHIVE: &[u8] = b"archive.tgz";
@@ -73,44 +79,76 @@ const TOP: &[u8] = b"tree";
 /// The modification time of all files: the release of XFree86 4.1.
 const TIME: u32 = 991_353_600;
 
+/// The tree of a workload.
+enum Model {
+    /// A real tree.
+    Imported(ImportedTree),
+    /// The shape of a real tree, with drawn names.
+    Recorded(TreeShape),
+    /// A drawn tree of this size.
+    Drawn(TreeSize),
+}
+
 struct Tar {
     info: &'static WorkloadInfo,
-    shape: TreeSize,
-    given: Option<ImportedTree>,
+    model: Model,
+    size: TreeSize,
+}
+
+fn x11_shape(words: &Parameters) -> Result<TreeShape> {
+    Ok(TreeShape::xfree86()?.scaled(words.scale()))
+}
+
+fn ports_size(words: &Parameters) -> Result<Model> {
+    let dirs = words.count("dirs", PORTS_SIZE.dirs as u32, 10_000_000)?.into();
+    let files = words.count("files", PORTS_SIZE.files as u32, 100_000_000)?.into();
+    Ok(Model::Drawn(TreeSize { dirs, files, bytes: words.share(PORTS_SIZE.bytes) }))
 }
 
 impl Tar {
     fn make(
         words: &Parameters,
         info: &'static WorkloadInfo,
-        full: TreeSize,
+        model: impl Fn(&Parameters) -> Result<Model>,
     ) -> Result<Box<dyn Workload>> {
-        let given = match (words.path("archive"), words.path("tree")) {
+        let model = match (words.path("archive"), words.path("tree")) {
             (Some(_), Some(_)) => {
                 let name = info.name;
                 let why = format!("workload '{name}': archive= and tree= exclude each other");
                 return Err(LabError::Plan(why));
             }
-            (Some(path), None) => Some(imported_tree::archive(&path)?),
-            (None, Some(path)) => Some(imported_tree::directory(&path)?),
-            (None, None) => None,
+            (Some(path), None) => Model::Imported(imported_tree::archive(&path)?),
+            (None, Some(path)) => Model::Imported(imported_tree::directory(&path)?),
+            (None, None) => model(words)?,
         };
-        let shape = match &given {
-            Some(given) => given.tree.shape(),
-            None => {
-                let dirs = words.count("dirs", full.dirs as u32, 10_000_000)?.into();
-                let files = words.count("files", full.files as u32, 100_000_000)?.into();
-                TreeSize { dirs, files, bytes: words.share(full.bytes) }
-            }
+        let size = match &model {
+            Model::Imported(given) => given.tree.size(),
+            Model::Recorded(shape) => shape.size(),
+            Model::Drawn(size) => *size,
         };
-        Ok(Box::new(Tar { info, shape, given }))
+        Ok(Box::new(Tar { info, model, size }))
+    }
+
+    fn given(&self) -> Option<&ImportedTree> {
+        match &self.model {
+            Model::Imported(given) => Some(given),
+            _ => None,
+        }
     }
 
     fn packed(&self) -> u64 {
-        match &self.given {
+        match self.given() {
             Some(ImportedTree { packed, .. }) if *packed > 0 => *packed,
-            _ => (self.shape.bytes / PACKED.1 * PACKED.0).max(1),
+            _ => (self.size.bytes / PACKED.1 * PACKED.0).max(1),
         }
+    }
+
+    fn tree(&self, seed: u64) -> Result<Cow<'_, Tree>> {
+        Ok(match &self.model {
+            Model::Imported(given) => Cow::Borrowed(&given.tree),
+            Model::Recorded(shape) => Cow::Owned(shape.tree(seed)?),
+            Model::Drawn(size) => Cow::Owned(Tree::generate(seed, *size)),
+        })
     }
 }
 
@@ -120,7 +158,7 @@ impl Workload for Tar {
     }
 
     fn group(&self) -> String {
-        if self.info.name == X11.name && self.given.is_none() { "X11 tar" } else { "Tree" }
+        if self.info.name == X11.name && self.given().is_none() { "X11 tar" } else { "Tree" }
             .to_owned()
     }
 
@@ -133,12 +171,12 @@ impl Workload for Tar {
     }
 
     fn demand(&self) -> Demand {
-        let TreeSize { dirs, files, bytes } = self.shape;
+        let TreeSize { dirs, files, bytes } = self.size;
         Demand { files: dirs + files + 2, bytes: bytes + self.packed() }
     }
 
     fn operations(&self) -> u64 {
-        3 * (self.shape.dirs + self.shape.files)
+        3 * (self.size.dirs + self.size.files)
     }
 
     fn run(
@@ -148,29 +186,22 @@ impl Workload for Tar {
         recorder: &mut PhaseRecorder,
         watch: &mut dyn Watch,
     ) -> Result<()> {
-        let made;
-        let tree = match &self.given {
-            Some(given) => &given.tree,
-            None => {
-                made = Tree::generate(seed, self.shape);
-                &made
-            }
-        };
+        let tree = self.tree(seed)?;
         let top = target.begin(self.demand())?;
         let mut meter = ProgressMeter::new(watch);
         meter.step("archive");
         let write = WriteMode { open: Open::CreateNew, piece: 64 << 10 };
         write_file(target, top, ARCHIVE, self.packed(), write)?;
         target.sync()?;
-        if let Some(given) = self.given.as_ref().filter(|given| given.left_out > 0) {
+        if let Some(given) = self.given().filter(|given| given.left_out > 0) {
             recorder.note(format!(
                 "{} links, devices and other special files are omitted",
                 given.left_out
             ));
         }
         meter.phase(recorder, target, "untar", |t, meter| {
-            extract(t, top, tree, self.packed(), meter)?;
-            Ok(self.shape.files as f64)
+            extract(t, top, &tree, self.packed(), meter)?;
+            Ok(self.size.files as f64)
         })?;
         meter.phase(recorder, target, "find", |t, meter| {
             find(t, top, meter).map(|found| found as f64)
@@ -216,8 +247,8 @@ fn extract(
     packed: u64,
     meter: &mut ProgressMeter<'_>,
 ) -> Result<()> {
-    let shape = tree.shape();
-    let unpacked = shape.bytes + HEADER * (shape.dirs + shape.files);
+    let size = tree.size();
+    let unpacked = size.bytes + HEADER * (size.dirs + size.files);
     let file = t.open(top, ARCHIVE, Open::Read)?;
     let mut source = Source { file, packed, unpacked, read: 0, out: 0 };
     let mut chain = OpenPath::new(top);

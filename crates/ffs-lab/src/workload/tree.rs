@@ -27,7 +27,7 @@ pub(super) struct Tree {
     pub(super) entries: Vec<Entry>,
 }
 
-/// The shape of a generated tree.
+/// The size of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TreeSize {
     pub(super) dirs: u64,
@@ -36,7 +36,7 @@ pub(super) struct TreeSize {
 }
 
 impl TreeSize {
-    /// The shape times a scale.
+    /// The size times a scale.
     pub(super) fn scaled(self, scale: f64) -> TreeSize {
         let share = |n| super::parameters::share(n, scale);
         TreeSize { dirs: share(self.dirs), files: share(self.files), bytes: share(self.bytes) }
@@ -94,7 +94,7 @@ impl Tree {
     }
 
     /// The directories, files and bytes of the tree, including its top.
-    pub(super) fn shape(&self) -> TreeSize {
+    pub(super) fn size(&self) -> TreeSize {
         let dirs = 1 + self.entries.iter().filter(|entry| entry.size.is_none()).count() as u64;
         let bytes = self.entries.iter().filter_map(|entry| entry.size).sum();
         TreeSize { dirs, files: self.entries.len() as u64 + 1 - dirs, bytes }
@@ -185,7 +185,8 @@ fn file_sizes(draw: &RandomStream, shape: TreeSize) -> Vec<u64> {
     sizes
 }
 
-const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+/// The characters of names; a name begins with one of the first 26 if the tree is generated.
+pub(super) const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 const SUFFIXES: [&str; 8] = [".c", ".h", ".c", ".h", ".man", ".S", ".cpp", ""];
 
 /// A name of three to twenty letters, twelve on average, including the suffix of a file.
@@ -209,7 +210,7 @@ mod tests {
     fn a_tree_has_the_requested_shape() {
         let shape = TreeSize { dirs: 500, files: 7500, bytes: 90 << 20 };
         let tree = Tree::generate(7, shape);
-        let found = tree.shape();
+        let found = tree.size();
         assert_eq!((found.dirs, found.files), (500, 7500));
         assert!(found.bytes <= shape.bytes && found.bytes > shape.bytes - 7500, "{found:?}");
         assert_eq!(tree, Tree::generate(7, shape));
@@ -235,7 +236,7 @@ mod tests {
     fn small_trees_are_trees() {
         for (dirs, files) in [(1, 1), (1, 50), (3, 1), (20, 70)] {
             let shape = TreeSize { dirs, files, bytes: files * 100 };
-            let found = Tree::generate(1, shape).shape();
+            let found = Tree::generate(1, shape).size();
             assert_eq!((found.dirs, found.files), (dirs, files));
         }
     }

@@ -95,7 +95,9 @@ impl Recovery<'_> {
 
     /// The content of the journal, which has no hole.
     fn content(&mut self, node: &mut Inode) -> Step<Vec<u8>> {
-        let mut read = Content { bytes: Vec::new(), next: 0 };
+        // The caller has checked the size.
+        let bytes = Vec::with_capacity(usize::try_from(node.d.size).unwrap_or(0));
+        let mut read = Content { bytes, next: 0 };
         let whole = self.ck.walk(node, &mut read)?;
         if !whole || read.bytes.len() as u64 != node.d.size {
             return unusable("the journal has a hole or a bad block pointer");
@@ -166,8 +168,9 @@ impl Visitor for Content {
             }
             self.next += 1;
             let len = (run.frags * ck.g.fsize) as usize;
-            let block = ck.disk.read(run.frag(), len)?;
-            self.bytes.extend_from_slice(&block);
+            let before = self.bytes.len();
+            self.bytes.resize(before + len, 0);
+            ck.disk.read_into(run.frag(), self.bytes.get_mut(before..).unwrap_or_default())?;
         }
         Ok(Action::Keep)
     }

@@ -207,8 +207,18 @@ fn table(
         "Programs after power failures, seed {}, {} steps, up to {} states\n",
         args.seed, args.steps, args.states
     )?;
-    let head =
-        ["program", "promises", "on", "states", "lost", "steps", "unusable", "unmountable", ""];
+    let head = [
+        "program",
+        "promises",
+        "on",
+        "states",
+        "lost",
+        "steps",
+        "unusable",
+        "read-only",
+        "unmountable",
+        "",
+    ];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     for row in rows {
         let mark = match (&row.skipped, is_violation(row, rows)) {
@@ -224,19 +234,21 @@ fn table(
             row.lost.to_string(),
             row.lost_most.to_string(),
             row.broken.to_string(),
+            row.read_only.to_string(),
             row.unmountable.to_string(),
             mark,
         ]);
     }
-    writeln!(out, "{}", output::table(lines, &[3, 4, 5, 6, 7]))?;
+    writeln!(out, "{}", output::table(lines, &[3, 4, 5, 6, 7, 8]))?;
     writeln!(
         out,
         "lost: states that lack acknowledged steps; steps: how many at most; unusable: states in \
-         which the\nprogram cannot use its data; unmountable: states that cannot be mounted for \
-         writing unrepaired;\n*: ffs breaks a promise of the program, and no other file system \
-         here does."
+         which the\nprogram cannot use its data; read-only, unmountable: states that are mounted \
+         read-only, or not\nat all, before a repair;\n*: ffs breaks a promise of the program, \
+         and no other file system here does."
     )?;
-    for row in rows.iter().filter(|row| row.lost + row.broken + row.unmountable > 0) {
+    for row in rows.iter().filter(|row| row.lost + row.broken + row.read_only + row.unmountable > 0)
+    {
         for (what, found) in [("lost", &row.first_lost), ("unusable", &row.first_broken)] {
             let Some(Found { state, view, acked, why }) = found else { continue };
             writeln!(

@@ -3,6 +3,7 @@
 #[cfg(feature = "mutants")]
 mod mutants;
 mod rules;
+mod table;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use ffs_lab::crash::oracle::{FsyncScope, SoftUpdateOptions};
 use ffs_lab::crash::run::{Plan, StateId};
 use ffs_lab::crash::shrink::{Shrunk, shrink};
 use ffs_lab::crash::states::Effort;
-use ffs_lab::crash::tally::{Broken, Row, Tally, UNRUN};
+use ffs_lab::crash::tally::{Broken, Tally, UNRUN};
 use ffs_lab::crash::{ORDERINGS, geometry, ordering, run as runs, text};
 use serde::Serialize;
 
@@ -86,6 +87,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     directories: u32,
+
+    /// Traces that fill a small journal, for each kind of volume (`--ordering suj` only)
+    #[arg(long, value_name = "N", default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    journals: u32,
 
     /// Traces at the edge of a full volume, for each kind of volume that is nearly full
     #[arg(long, value_name = "N", default_value_t = 2,
@@ -209,6 +215,7 @@ impl Args {
             length: self.length,
             traces: self.random,
             directories: self.directories,
+            journals: self.journals,
             edges: self.edges,
             chains: self.chains,
             offline: self.offline,
@@ -347,7 +354,7 @@ pub(super) fn run(args: Args) -> Outcome {
         output::json(&report)?;
     } else {
         let mut out = output::stdout();
-        table(&mut out, &report, only.is_some())?;
+        table::print(&mut out, &report, only.is_some())?;
         out.flush()?;
     }
     if tally.interrupted && tally.rules.is_empty() {
@@ -372,108 +379,6 @@ fn shrunk(plan: &Plan, broken: &Broken) -> Result<Option<Shrunk>, Failure> {
 fn as_file(args: &Args, shrunk: &Shrunk) -> String {
     let command = args.begin();
     format!("# {command} --workload FILE --only {}\n{}", shrunk.id, text::print(&shrunk.workload))
-}
-
-fn table(out: &mut impl Write, report: &Report<'_>, only: bool) -> Result<(), Failure> {
-    let rows: Vec<&Row> = report.tally.rows.iter().filter(|row| row.workloads > 0).collect();
-    let mut lines = vec![
-        [
-            "",
-            "workloads",
-            "windows",
-            "states",
-            "distinct",
-            "remounted",
-            "in fsck",
-            "broken",
-            "failed calls",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-    ];
-    lines.extend(rows.iter().map(|row| {
-        let numbers = [
-            row.workloads,
-            row.windows,
-            row.states,
-            row.distinct,
-            row.remounted,
-            row.interrupted,
-            row.broken,
-            row.failed_operations,
-        ];
-        let numbers = numbers.iter().map(u64::to_string);
-        std::iter::once(row.geometry.to_owned()).chain(numbers).collect()
-    }));
-    writeln!(out, "Crash states, ordering {}, seed {}\n", report.ordering, report.seed)?;
-    writeln!(out, "{}", output::table(lines, &[1, 2, 3, 4, 5, 6, 7, 8]))?;
-    writeln!(out, "States that show what a crash may leave\n\n{}", seen(&rows))?;
-    if !only {
-        rates(out, report)?;
-    }
-    for line in &report.tally.explained {
-        writeln!(out, "{}", crate::fail::show(line))?;
-    }
-    if only {
-        writeln!(out)?;
-    }
-    if report.violations.is_empty() {
-        writeln!(out, "No rule is broken.")?;
-        return Ok(());
-    }
-    for shown in &report.violations {
-        let Shown { broken, command, events, shrunk } = shown;
-        let by = broken.states.iter().map(|(name, states)| format!("{states} in {name}"));
-        writeln!(out, "{}: {}", broken.rule, by.collect::<Vec<String>>().join(", "))?;
-        writeln!(out, "    {}", crate::fail::show(&broken.what))?;
-        writeln!(out, "    {command}")?;
-        for line in events {
-            writeln!(out, "    {}", crate::fail::show(line))?;
-        }
-        for line in shrunk.iter().flat_map(|text| text.lines()) {
-            writeln!(out, "        {line}")?;
-        }
-    }
-    writeln!(out)?;
-    rules::print_legend(out, report.violations.iter().map(|shown| shown.broken.rule.as_str()))
-}
-
-/// Kinds of volume down, A1 to A16 across.
-fn seen(rows: &[&Row]) -> String {
-    let mut head = vec![String::new()];
-    head.extend((1..=16).map(|number| format!("A{number}")));
-    let mut lines = vec![head];
-    lines.extend(rows.iter().map(|row| {
-        let numbers = row.seen.iter().map(|n| if *n == 0 { "-".to_owned() } else { n.to_string() });
-        std::iter::once(row.geometry.to_owned()).chain(numbers).collect()
-    }));
-    output::table(lines, &(1..=16).collect::<Vec<usize>>())
-}
-
-fn rates(out: &mut impl Write, report: &Report<'_>) -> Result<(), Failure> {
-    let done: u64 = report.tally.rows.iter().map(|row| row.workloads).sum();
-    writeln!(
-        out,
-        "{done} of {} workloads in {:.1} s on {} threads: {:.0} states a second, {:.0} a second of \
-         processor time",
-        report.tally.planned,
-        report.seconds,
-        report.threads,
-        report.states_per_second,
-        report.states_per_cpu_second
-    )?;
-    let one_in = |rate: u32| match rate {
-        0 => "none".to_owned(),
-        rate => format!("1 in {rate}"),
-    };
-    writeln!(
-        out,
-        "every state: image, fsck -p, full check, tree; mounted unrepaired: {}; fsck interrupted: \
-         {}\n",
-        one_in(report.remount_every),
-        one_in(report.interrupt_every)
-    )?;
-    Ok(())
 }
 
 /// Shows the number of examined states and their rate; ^C ends the work.

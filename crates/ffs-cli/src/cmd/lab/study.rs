@@ -105,12 +105,15 @@ impl RunArgs {
         for item in &mut plan.workloads {
             item.scale *= self.scale;
         }
-        if self.factor == ["none"] {
-            plan.factors.clear();
-        } else if !self.factor.is_empty() {
-            let factors = self.factor.iter().map(|text| Factor::parse(text));
-            plan.factors = factors.collect::<Result<_, LabError>>()?;
-        }
+        let factors = match self.factor.as_slice() {
+            [] => plan.factors.clone(),
+            [none] if none == "none" => Vec::new(),
+            factors => {
+                let factors = factors.iter().map(|text| Factor::parse(text));
+                factors.collect::<Result<_, LabError>>()?
+            }
+        };
+        let plan = plan.with_factors(factors);
         plan.check()?;
         study::check_workloads(&plan)?;
         Ok(plan.signed()?)

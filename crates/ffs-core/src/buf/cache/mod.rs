@@ -31,6 +31,8 @@ pub(crate) struct BufCache {
     /// See [`BufCache::set_copy_on_write`].
     pub(super) copy_on_write: OnceLock<Weak<dyn CopyOnWrite>>,
     pub(super) state: Mutex<CacheState>,
+    /// The device delays writes, so a buffer in use has to wait for them.
+    delays_writes: bool,
     /// See [`BufCache::needs_check`].
     needs_check: AtomicBool,
     /// See [`BufCache::is_damaged`].
@@ -50,6 +52,7 @@ pub(crate) struct CacheParts {
 impl BufCache {
     pub(crate) fn new(parts: CacheParts) -> BufCache {
         let CacheParts { g, dev, clock, counters, hooks, limits } = parts;
+        let delays_writes = dev.delays_writes();
         BufCache {
             g,
             dev,
@@ -58,6 +61,7 @@ impl BufCache {
             hooks,
             copy_on_write: OnceLock::new(),
             state: Mutex::new(CacheState::new(limits)),
+            delays_writes,
             needs_check: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
         }
@@ -79,6 +83,7 @@ impl BufCache {
         let buf = self.lookup_or_insert(block, NewContent::Arbitrary);
         if buf.read().is_of(block.addr, block.len) {
             bump(&self.counters.buf_hits);
+            self.wait_for_writes(&block);
             return Ok(buf);
         }
         let DiskBlock { key, kind, addr, len } = block;
@@ -97,6 +102,7 @@ impl BufCache {
         let buf = self.lookup_or_insert(block, content);
         if buf.read().is_of(block.addr, block.len) {
             bump(&self.counters.buf_hits);
+            self.wait_for_writes(&block);
             return buf;
         }
         let old_len = {
@@ -113,6 +119,14 @@ impl BufCache {
         };
         self.note_len(&buf, old_len, block.len);
         buf
+    }
+
+    /// Waits for writes of the block that the device has not done yet. As in FreeBSD, which writes
+    /// a copy of a cylinder group, that one does not wait.
+    fn wait_for_writes(&self, block: &DiskBlock) {
+        if self.delays_writes && block.kind != BufKind::CylinderGroup {
+            self.dev.wait_for_writes(self.g.frag_to_byte(block.addr), block.len as u64);
+        }
     }
 
     /// The buffer of `key` if it is in memory and filled.

@@ -29,6 +29,7 @@ mod ring;
 #[cfg(test)]
 mod tests;
 
+use super::rules::{Rule, holds};
 use super::{
     DirPos, Event, JournalSpace, JournalStats, OlderNames, Ordering, Pending, Readiness,
     ReservedMask, Response, SoftUpdates, SyncPoint, SyncTarget, WorkItem,
@@ -37,7 +38,7 @@ use crate::buf::{BufKey, BufKind, WriteHooks, WriteResult, WriteStart};
 use crate::error::Result;
 use crate::sync::Mutex;
 use ffs_device::{BlockDevice, Durability};
-use ffs_ondisk::journal::{Record, Trunc};
+use ffs_ondisk::journal::Record;
 use ffs_ondisk::{CgNo, DirOff, Geometry, Ino};
 use notes::Notes;
 pub(crate) use ring::JournalFile;
@@ -133,7 +134,9 @@ impl Journaled {
             self.dev.write_at(placed.at, &placed.bytes)?;
             bytes += placed.bytes.len() as u64;
         }
-        self.flush()?;
+        if holds(Rule::RecordBeforeMetadata) {
+            self.flush()?;
+        }
         let before = self.counts.segments.swap(ring.segments(), Relaxed);
         self.counts.bytes.fetch_add(bytes, Relaxed);
         debug!(target: LOG, segments = ring.segments() - before, bytes, "journal written");
@@ -157,9 +160,10 @@ impl Journaled {
     fn give_up(&self, ring: &mut Option<Ring>) -> Result<()> {
         let Some(full) = ring.as_ref() else { return Ok(()) };
         warn!(target: LOG, "the journal is full: after a crash the volume needs a full check");
-        let mark = Trunc { op: 0, ino: Ino::ROOT.0, size: 0, extsize: 0, pad: [0; 3] };
-        let mark = full.end_mark(&Record::Sync(mark));
-        self.dev.write_at(mark.at, &mark.bytes)?;
+        let mark = full.end_mark();
+        if holds(Rule::MarkBeforeOverflow) {
+            self.dev.write_at(mark.at, &mark.bytes)?;
+        }
         self.flush()?;
         self.counts.overflows.fetch_add(1, Relaxed);
         *ring = None;
@@ -213,8 +217,9 @@ impl WriteHooks for Journaled {
         }
         // Another thread may be writing records of this image: the lock waits for it.
         let mut guard = self.ring.lock();
-        if guard.is_none() {
-            return Ok(());
+        let Some(ring) = guard.as_mut() else { return Ok(()) };
+        if !holds(Rule::DurableBeforeCheckpoint) {
+            ring.retire();
         }
         let records = self.notes.lock().take();
         let written = self.append(&mut guard, records);

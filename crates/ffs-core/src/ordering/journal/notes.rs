@@ -21,6 +21,7 @@
 //!
 //! Reference: `docs/spec/soft-updates.md` §13.1.
 
+use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{
     DirPos, EntryKind, EntryTarget, Event, FragRun, InodeChange, ParentLink, RemovedName,
 };
@@ -187,6 +188,9 @@ impl Notes {
     /// more.
     pub(super) fn note_older(&mut self, event: &Event<'_>, older: &[EntryTarget]) {
         let Event::EntryMoved { to, .. } = *event else { return };
+        if !holds(Rule::RecordOfOlderValue) {
+            return;
+        }
         // Each has a record since the last checkpoint: that of the change that is not durable.
         for value in older {
             if self.counts.contains_key(&value.ino) {
@@ -318,6 +322,9 @@ impl Notes {
 
     /// Takes all records for a segment, with those for steps that have none of their own.
     pub(super) fn take(&mut self) -> Vec<Record> {
+        if !holds(Rule::RecordOfTaken) {
+            return std::mem::take(&mut self.records);
+        }
         for (ino, mode) in std::mem::take(&mut self.fresh) {
             self.records.push(nowhere(ino, mode));
             self.unnamed.insert(ino, Unnamed { mode, parent: None });
@@ -350,6 +357,9 @@ impl Notes {
             unnamed.iter().filter_map(|&(ino, u)| Some((ino, u.parent?))).collect();
         let needed: BTreeSet<Ino> = parents.iter().map(|&(_, parent)| parent).collect();
         self.counts.retain(|ino, _| needed.contains(ino));
+        if !holds(Rule::UnnamedAfterCheckpoint) {
+            return;
+        }
         self.records.extend(unnamed.into_iter().map(|(ino, u)| nowhere(ino, u.mode)));
         for (k, &(dir, parent)) in parents.iter().enumerate() {
             // The device still counts the `..` of this directory and of those that follow.

@@ -11,13 +11,20 @@
 //! 3. Bytes that a failed write may have left on the device in part are written again unchanged,
 //!    before anything else.
 //! 4. The last sector is kept for the end mark ([`Ring::end_mark`]).
+//! 5. The oldest segment that a durable one declares to be needed is durable. At first that is a
+//!    segment that names nothing, and is durable before the ring is used
+//!    ([`JournalFile::opening`]): of those of one commit, a loss of power may leave any.
 //!
 //! Reference: `docs/spec/on-disk-format.md` §14, `docs/spec/soft-updates.md` §13.1.
 
+use crate::ordering::rules::{Rule, holds};
 use ffs_ondisk::Endian;
-use ffs_ondisk::journal::{RECORD, Record, SegHeader, segment};
+use ffs_ondisk::Ino;
+use ffs_ondisk::journal::{RECORD, Record, SegHeader, Trunc, segment};
 use std::collections::VecDeque;
 
+/// The sequence number of the first segment, which names no inode and no block.
+const OPENING: u64 = 0;
 /// A sequence number that no segment reaches.
 const NEVER: u64 = 1 << 62;
 
@@ -34,6 +41,30 @@ pub(crate) struct JournalFile {
     pub(crate) endian: Endian,
     /// `fs_mtime` of this mount.
     pub(crate) time: i64,
+}
+
+/// A record without effect, for segments that need one: it revokes truncations that no record
+/// names.
+fn nothing() -> Record {
+    Record::Sync(Trunc { op: 0, ino: Ino::ROOT.0, size: 0, extsize: 0, pad: [0; 3] })
+}
+
+impl JournalFile {
+    /// Whether a ring can be kept in the file.
+    fn is_sound(&self) -> bool {
+        self.sector >= 2 * RECORD
+            && self.bsize.is_multiple_of(self.sector)
+            && self.bsize / self.sector * self.blocks.len() > 2
+    }
+
+    /// The first segment, which names nothing: its byte offset on the device, and its content.
+    /// `None` if the file cannot be a journal.
+    pub(crate) fn opening(&self) -> Option<(u64, Vec<u8>)> {
+        let at = *self.blocks.first().filter(|_| self.is_sound())?;
+        let header =
+            SegHeader { seq: OPENING, oldest: OPENING, time: self.time, ..Default::default() };
+        Some((at, segment(self.endian, self.sector, &header, &[nothing()])?))
+    }
 }
 
 /// A segment on its way to the device.
@@ -74,19 +105,16 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// An empty ring. `None` if the file cannot be a journal.
+    /// A ring after the first segment, which is durable. `None` if the file cannot be a journal.
     pub(super) fn new(file: JournalFile) -> Option<Ring> {
-        let sound = file.sector >= 2 * RECORD
-            && file.bsize.is_multiple_of(file.sector)
-            && file.bsize / file.sector * file.blocks.len() > 1;
-        sound.then(|| Ring {
+        file.is_sound().then(|| Ring {
             file,
-            head: 0,
-            seq: 0,
-            oldest: 0,
-            declared: 0,
-            live: VecDeque::new(),
-            used: 0,
+            head: 1,
+            seq: OPENING + 1,
+            oldest: OPENING,
+            declared: OPENING,
+            live: VecDeque::from([Live { seq: OPENING, sectors: 1 }]),
+            used: 1,
             waiting: Vec::new(),
             unwritten: Vec::new(),
         })
@@ -117,9 +145,9 @@ impl Ring {
         needed.map(|segment| segment.sectors).sum()
     }
 
-    /// Segments written so far.
+    /// Segments with records so far.
     pub(super) fn segments(&self) -> u64 {
-        self.seq
+        self.seq - OPENING - 1
     }
 
     /// Sectors from `head` to the end of its block or of the ring.
@@ -200,15 +228,18 @@ impl Ring {
     /// The recovery needs none of the segments so far. The next segment declares it.
     pub(super) fn retire(&mut self) {
         self.oldest = self.seq;
+        if !holds(Rule::DeclaredBeforeReuse) {
+            self.live.clear();
+            self.used = 0;
+        }
     }
 
     /// A segment after which no recovery uses the journal: it requires an older one that does not
     /// exist.
-    pub(super) fn end_mark(&self, record: &Record) -> Placed {
+    pub(super) fn end_mark(&self) -> Placed {
         let (seq, oldest, time) = (NEVER + 1, NEVER, self.file.time);
         let header = SegHeader { seq, oldest, time, ..SegHeader::default() };
-        let records = std::slice::from_ref(record);
-        let bytes = segment(self.file.endian, self.file.sector, &header, records);
+        let bytes = segment(self.file.endian, self.file.sector, &header, &[nothing()]);
         Placed { at: self.address(self.capacity()), bytes: bytes.unwrap_or_default() }
     }
 }

@@ -73,7 +73,9 @@ impl Softdep {
         for &at in groups {
             let group = self.group_of(at);
             self.writes.note_change(group);
-            self.require_block(id, group);
+            if holds(Rule::LeavesBeforeTree) {
+                self.require_block(id, group);
+            }
         }
         self.perform_if_satisfied(id);
     }

@@ -294,6 +294,7 @@ mod tests {
     use super::super::super::mounting::{clock, options};
     use super::super::super::oracle::SoftUpdateOptions;
     use super::*;
+    use crate::crash::Updates;
     use ffs_core::{Cred, Env, Ffs, OrderingPolicy, Vnode};
     use ffs_device::SplitMix64;
     use std::sync::Arc;
@@ -312,7 +313,7 @@ mod tests {
         let (mut longer, mut shorter, mut removed, mut failed, mut all) = (0, 0, 0, 0, 0);
         for n in 0..8 {
             let workload = workload(shape, &SplitMix64::new(n.into()), n).unwrap();
-            let base = shape.base(true, true).unwrap();
+            let base = shape.base(Updates::Soft, true).unwrap();
             let base = base.with(&workload.setup).unwrap();
             let options =
                 options(OrderingPolicy::SoftUpdates, SoftUpdateOptions::default(), &workload);

@@ -149,12 +149,13 @@ mod tests {
     use super::super::super::record::{Setting, record};
     use super::super::core;
     use super::*;
+    use crate::crash::Updates;
     use ffs_core::OrderingPolicy;
     use std::collections::BTreeSet;
 
     /// The verbs of operations that failed for lack of space.
     fn without_space(workload: &Workload, shape: &'static Shape) -> Vec<String> {
-        let base = shape.base(true, true).unwrap().with(&workload.setup).unwrap();
+        let base = shape.base(Updates::Soft, true).unwrap().with(&workload.setup).unwrap();
         let ordering = OrderingPolicy::SoftUpdates;
         let setting =
             Setting { ordering, seed: 1, soft: SoftUpdateOptions::default(), keeps_events: false };

@@ -285,6 +285,7 @@ pub(super) fn all(shape: &Shape) -> Vec<Workload> {
     if shape.full {
         all.extend([1, 2, 3, 7].map(|part| tail_that_cannot_grow(shape, part)));
     }
+    all.extend(super::journal::patterns(shape));
     all
 }
 

@@ -5,8 +5,8 @@
 use std::cell;
 use std::collections::BTreeMap;
 
-use ffs_ondisk::Ino;
 use ffs_ondisk::exchange::PREFIX;
+use ffs_ondisk::{Ino, journal};
 
 use super::super::history::{Allowed, Life, ObjId, ObjKind, ROOT, Violation};
 use super::super::image::ImageBytes;
@@ -108,10 +108,11 @@ impl Expectation {
         }
     }
 
-    /// Whether newfs or a reconnecting fsck makes this name.
+    /// Whether newfs, tunefs or a reconnecting fsck makes this name.
     fn expected_stranger(&self, dir: ObjId, name: &[u8]) -> bool {
         let reconnects = !matches!(self.promise, Promise::SoftUpdates(_));
-        let expected = name == b".snap" || reconnects && name == b"lost+found";
+        let made = name == b".snap" || name == journal::NAME;
+        let expected = made || reconnects && name == b"lost+found";
         Leniency::SystemNames.grants(dir == ROOT && expected)
     }
 

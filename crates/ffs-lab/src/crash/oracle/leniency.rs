@@ -80,7 +80,7 @@ leniencies! {
         "names from before an fdatasync that had no size, blocks or names of its file to write",
         "`docs/soft-updates.md`, `fsync=all`: an fdatasync that has metadata to write";
     SystemNames "system-names":
-        "`.snap`; `lost+found`, into which a full check reconnects",
+        "`.snap`, `.sujournal`; `lost+found`, into which a full check reconnects",
         "§4 (repairs); newfs";
     WeakOrdering "weak-ordering":
         "synchronous writes: foreign data in blocks without durable content, an incomplete target \

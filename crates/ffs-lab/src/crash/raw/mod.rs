@@ -33,6 +33,10 @@ mod tests;
 mod tree;
 mod volume;
 
+use std::ops::Range;
+
+use ffs_ondisk::{Ino, journal};
+
 use super::history::{Allowed, Violation};
 use super::image::ImageBytes;
 use groups::Groups;
@@ -122,7 +126,7 @@ impl Checker {
     /// Notes fragments that are marked in use without an owner: A1.
     fn note_leaks(&mut self) {
         let v = self.volume;
-        let length = |range: std::ops::Range<u64>| range.end.saturating_sub(range.start);
+        let length = |range: Range<u64>| range.end.saturating_sub(range.start);
         let metadata: u64 = (0..v.ncg).map(|cg| length(v.metadata(cg))).sum();
         if self.groups.fragments_used > metadata + length(v.summary()) + self.owned {
             self.found.seen.saw(1);
@@ -134,4 +138,13 @@ impl Checker {
             self.found.violations.push(Violation::new(rule, what()));
         }
     }
+}
+
+/// The blocks of the journal in `image`, as byte ranges in the order of the file.
+pub(super) fn journal_extents(image: &Vec<u8>) -> Vec<Range<u64>> {
+    let mut checker = Checker::new();
+    let tree = &checker.check(image).tree;
+    let inode = tree.lookup(Ino::ROOT, journal::NAME).and_then(|ino| tree.inode(ino));
+    let extents = inode.into_iter().flat_map(|inode| tree.extents(inode));
+    extents.map(|extent| extent.at..extent.at + extent.len as u64).collect()
 }

@@ -15,7 +15,7 @@ use super::super::record::{Recording, Setting, record};
 use super::super::states::{Choice, WindowStates};
 #[cfg(feature = "schedule")]
 use super::super::writers;
-use super::super::{chain, keeps_contract, offline};
+use super::super::{Updates, chain, offline};
 use super::plan::Plan;
 use crate::error::Result;
 
@@ -58,7 +58,7 @@ impl Execution {
 /// The volumes with and without the standard tree, made once.
 #[derive(Debug)]
 pub(crate) struct Volumes {
-    made: BTreeMap<(&'static str, bool, bool), Arc<BaseVolume>>,
+    made: BTreeMap<(&'static str, bool, Updates), Arc<BaseVolume>>,
 }
 
 impl Volumes {
@@ -74,9 +74,9 @@ impl Volumes {
             if given.is_some_and(|workload| workload.unflagged != unflagged) {
                 continue;
             }
-            let flagged = keeps_contract(plan.ordering) && !unflagged;
-            if let Entry::Vacant(place) = made.entry((work.shape.name, tree, flagged)) {
-                place.insert(work.shape.base(flagged, tree)?);
+            let updates = Updates::of(plan.ordering, unflagged);
+            if let Entry::Vacant(place) = made.entry((work.shape.name, tree, updates)) {
+                place.insert(work.shape.base(updates, tree)?);
             }
         }
         Ok(Volumes { made })
@@ -92,12 +92,12 @@ impl Volumes {
         work: WorkloadId,
         workload: &Workload,
     ) -> Result<Execution> {
-        let flagged = keeps_contract(plan.ordering) && !workload.unflagged;
+        let updates = Updates::of(plan.ordering, workload.unflagged);
         let tree = workload.standard_tree;
-        let made = self.made.get(&(work.shape.name, tree, flagged)).cloned();
+        let made = self.made.get(&(work.shape.name, tree, updates)).cloned();
         let mut base = match made {
             Some(base) => base,
-            None => work.shape.base(flagged, tree)?,
+            None => work.shape.base(updates, tree)?,
         };
         if !workload.setup.is_empty() {
             base = Arc::new(base.with(&workload.setup)?);
@@ -126,7 +126,7 @@ fn chained(plan: &Plan, work: WorkloadId, n: u32, mut base: Arc<BaseVolume>) -> 
     let rng = SplitMix64::new(plan.seed ^ 11 << 40 ^ u64::from(n));
     let mut links = Vec::new();
     for number in 0..=LAST_LINK {
-        let workload = generator.link(n, number);
+        let workload = plan.on_journal(work, number, generator.link(n, number));
         // Generations of inodes are random, so no inode has one twice.
         let seed = plan.seed.wrapping_add(u64::from(number) << 32);
         let recording = record(&base, &workload, Setting { seed, ..plan.setting() })?;

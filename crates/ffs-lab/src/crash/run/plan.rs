@@ -43,6 +43,8 @@ pub struct Plan {
     pub traces: u32,
     /// Traces in long directories.
     pub directories: u32,
+    /// Traces that fill a small journal.
+    pub journals: u32,
     /// Traces at the edge of a full volume.
     pub edges: u32,
     /// Chains of crashes without a check.
@@ -128,6 +130,9 @@ impl Plan {
     /// The workloads of many operations. `each` makes the workloads of a kind for every volume.
     fn long(&self, each: &Each<'_>) -> Vec<WorkloadId> {
         let mut all = each(Source::Trace, &|_| self.traces);
+        if self.ordering == OrderingPolicy::Journaled {
+            all.extend(each(Source::Journal, &|_| self.journals));
+        }
         let long = |of: &Generator| if of.has_long_directories() { self.directories } else { 0 };
         all.extend(each(Source::Directory, &long));
         let edges = |of: &Generator| if of.is_full() { self.edges } else { 0 };
@@ -156,15 +161,32 @@ impl Plan {
     pub fn find(&self, work: WorkloadId) -> Result<Workload> {
         let found = match work.source {
             Source::File => self.workload.clone(),
-            source => Generator::new(work.shape, self.seed).workload(source),
+            source => {
+                let made = Generator::new(work.shape, self.seed).workload(source);
+                made.map(|workload| self.on_journal(work, 0, workload))
+            }
         };
         found.ok_or_else(|| LabError::Plan(format!("there is no workload {work}")))
+    }
+
+    /// The workload with the size of its journal, if it has one: that of a few blocks, so that it
+    /// begins again and again, or becomes full; or the whole file. `link` is that of a chain.
+    pub(super) fn on_journal(&self, work: WorkloadId, link: u32, workload: Workload) -> Workload {
+        if self.ordering != OrderingPolicy::Journaled || workload.unflagged {
+            return workload;
+        }
+        let mix = SplitMix64::new(self.seed ^ 13 << 40 ^ u64::from(link) << 32);
+        let rng = SplitMix64::new(mix.next_u64() ^ work.source.hash());
+        let sizes = [None, Some(1), Some(2), Some(2), Some(3), Some(5)];
+        let drawn = sizes.get(rng.below(sizes.len() as u64) as usize).copied().flatten();
+        let drawn = drawn.map(|blocks: u64| blocks * u64::from(work.shape.bsize));
+        Workload { journal_bytes: workload.journal_bytes.or(drawn), ..workload }
     }
 
     /// The limits on the states of a window of `work`.
     pub(super) fn effort(&self, work: WorkloadId) -> Effort {
         let window = match work.source {
-            Source::Trace(_) | Source::Directory(_) | Source::Edge(_) => {
+            Source::Trace(_) | Source::Directory(_) | Source::Edge(_) | Source::Journal(_) => {
                 self.effort.window.min(TRACE_STATES)
             }
             _ => self.effort.window,
@@ -192,6 +214,9 @@ impl Plan {
 
 /// Whether only some windows of the workload are examined, and some states of each.
 fn is_trace(source: Source) -> bool {
-    use Source::{Chain, Directory, Edge, Offline, Trace, Writers};
-    matches!(source, Trace(_) | Directory(_) | Edge(_) | Chain(_) | Writers(_) | Offline(_))
+    use Source::{Chain, Directory, Edge, Journal, Offline, Trace, Writers};
+    matches!(
+        source,
+        Trace(_) | Directory(_) | Edge(_) | Journal(_) | Chain(_) | Writers(_) | Offline(_)
+    )
 }

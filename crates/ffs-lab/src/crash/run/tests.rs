@@ -18,6 +18,7 @@ fn plan(ordering: OrderingPolicy, shapes: &[&str]) -> Plan {
         length: 1,
         traces: 0,
         directories: 0,
+        journals: 0,
         edges: 0,
         chains: 0,
         offline: 0,
@@ -199,4 +200,19 @@ fn the_report_of_a_state_has_the_ordering_events_before_the_crash() {
     assert!(explained.windows(last.len()).any(|lines| lines == last), "{explained:#?}");
     let unordered = Plan { ordering: OrderingPolicy::Sync, ..plan };
     assert_eq!(ordering_events(&unordered, id, 3).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn states_of_a_journal_are_recovered_by_it() {
+    let text = "standard-tree\njournal 4096\ncreate /n\nappend /n 9000\nrename /n /foo\n\
+                fsync /foo\nappend /A/foo 450000\nfsync /A/foo\nunlink /A/foo\nwait 31\n";
+    let tally = run(&given(text, OrderingPolicy::Journaled), &mut Unwatched).unwrap();
+    assert_eq!(tally.rules, []);
+    let row = &tally.rows[0];
+    assert!(row.by_journal > 100, "{row:?}");
+    assert!(row.refused.contains_key("the journal was given up"), "{row:?}");
+    // Without the flag there is no journal.
+    let unflagged = format!("unflagged\n{text}");
+    let tally = run(&given(&unflagged, OrderingPolicy::Journaled), &mut Unwatched).unwrap();
+    assert_eq!((tally.rules, tally.rows[0].by_journal), (Vec::new(), 0));
 }

@@ -2,6 +2,7 @@
 
 use super::super::criteria::Verdict;
 use super::super::reproduction;
+use super::super::score::Tally;
 use super::super::study_data::{Benchmark, ResultSeries, StudyData};
 use super::super::{Report, format};
 use crate::plot::times;
@@ -85,10 +86,6 @@ pub(super) fn tiles(report: &Report) -> Vec<Tile> {
     let tile = |value: String, words: &str| Tile { value, words: words.to_owned() };
     let of = |verdict| report.targets.iter().filter(|t| t.verdict == verdict).count();
     let judged = of(Verdict::Satisfied) + of(Verdict::Missed);
-    let ratios =
-        report.compared.iter().flat_map(|section| &section.rows).filter_map(|row| row.ratio);
-    let ratios: Vec<f64> = ratios.collect();
-    let near = ratios.iter().filter(|ratio| reproduction::near(**ratio) == "near").count();
     let lists = reproduction::lists(&report.measured, &report.published);
     let run = lists.iter().filter(|list| list.measured.is_some()).count();
     let same = lists.iter().filter(|list| list.same_set()).count();
@@ -103,9 +100,12 @@ pub(super) fn tiles(report: &Report) -> Vec<Tile> {
             },
         ));
     }
-    if !ratios.is_empty() {
-        let all = ratios.len();
-        tiles.push(tile(format!("{near} of {all}"), "published numbers within ±30 %"));
+    for score in report.scores.iter().filter(|score| score.predicted.all > 0) {
+        let Tally { all, within, .. } = score.predicted;
+        tiles.push(tile(
+            format!("{} of {all}", within[1]),
+            &format!("predicted {} within a factor of 1.3", score.group),
+        ));
     }
     if run > 0 {
         tiles.push(tile(format!("{same} of {run}"), "rows of Figure 10 with the same options"));

@@ -8,7 +8,8 @@ use askama::Template;
 use self::head::{Tile, about, heading, incomplete, lead, tiles};
 use self::result::{BenchmarkView, benchmark};
 use super::criteria::{Criterion, Verdict};
-use super::reproduction::{self, ComparedNumber, ComparedOptions};
+use super::reproduction::{self, Agreement, ComparedNumber, ComparedOptions};
+use super::score::{self, Score};
 use super::study_data::StudyData;
 use super::{Report, charts, format};
 use crate::error::{LabError, Result};
@@ -34,6 +35,8 @@ struct Page {
     summary: Option<(String, String)>,
     targets: Vec<TargetView>,
     caution: String,
+    score_heads: Vec<&'static str>,
+    scores: Vec<Vec<String>>,
     ratios: Option<String>,
     compared: Vec<SectionView>,
     lists: Vec<ListView>,
@@ -123,6 +126,8 @@ impl Page {
             summary,
             targets: report.targets.iter().map(target).collect(),
             caution: super::criteria::caution(measured).unwrap_or_default(),
+            score_heads: score::HEADS.to_vec(),
+            scores: report.scores.iter().filter(|s| s.has_numbers()).map(Score::row).collect(),
             ratios: inline("ratios"),
             compared: report.compared.iter().map(section).collect(),
             lists_words: lists_words(&lists),
@@ -175,14 +180,34 @@ fn target(target: &Criterion) -> TargetView {
     TargetView { class, mark, group, wanted, found, why }
 }
 
+/// What takes the place of a ratio.
+fn words(agreement: Agreement) -> String {
+    let words = match agreement {
+        Agreement::OtherSign => "0 or other sign",
+        Agreement::Bound(true) => "met",
+        Agreement::Bound(false) => "not met",
+        Agreement::NotRun | Agreement::Smaller(_) | Agreement::Base | Agreement::Ratio(_) => "",
+    };
+    words.to_owned()
+}
+
+fn class(pair: &ComparedNumber) -> &'static str {
+    match (pair.agreement, pair.ratio()) {
+        (_, Some(ratio)) => reproduction::near(ratio),
+        (Agreement::OtherSign | Agreement::Bound(false), None) => "far",
+        (Agreement::Bound(true), None) => "near",
+        _ => "",
+    }
+}
+
 fn section(section: &reproduction::ComparedSection) -> SectionView {
     let row = |pair: &ComparedNumber| PairView {
         what: pair.what.clone(),
         on: pair.on.clone(),
         published: pair.published.clone(),
         measured: pair.measured.clone().unwrap_or_else(|| "–".to_owned()),
-        ratio: pair.ratio.map_or_else(String::new, format::ratio),
-        class: pair.ratio.map_or("", reproduction::near),
+        ratio: pair.ratio().map_or_else(|| words(pair.agreement), format::ratio),
+        class: class(pair),
     };
     let rows = section.rows.iter().map(row).collect();
     SectionView { title: section.title.clone(), source: section.source.clone(), rows }

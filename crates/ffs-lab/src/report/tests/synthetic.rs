@@ -48,9 +48,7 @@ fn seconds(at: &str, on: Combination) -> f64 {
         "mh/create" => hashed([815.0, 30.0, 2.4]),
         "mh/pack" => hashed([1200.0, 95.0, 2.4]),
         "mh/rm" => hashed([370.0, 5.0, 1.4]),
-        "buildworld/build" => {
-            TABLE1.iter().find(|row| row.0 == on.0).map_or(0.0, |row| row.1) / 10.0
-        }
+        "buildworld/build" => TABLE1.iter().find(|row| row.0 == on.0).map_or(0.0, |row| row.1),
         "bonnie/seq-read" => 3.0,
         "bonnie/ran-read" => with(9.0, [1.0, 1.0, 1.0, 0.2]),
         "andrew/stat" | "andrew/grep" | "buildworld/grep" => with(55.0, [1.0, 0.83, 1.0, 1.0]),

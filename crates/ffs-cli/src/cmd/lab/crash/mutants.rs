@@ -4,14 +4,15 @@
 use std::io::Write;
 use std::time::Instant;
 
-use ffs_core::{Rule, break_rule};
+use ffs_core::{OrderingPolicy, Rule, break_rule};
 use ffs_lab::crash::run::{self, Plan};
 
 use super::Bar;
 use crate::fail::{Failure, Outcome};
 use crate::output;
 
-/// The mutation table; exit 1 if a broken rule is not found, or something is found without one.
+/// The mutation table: the rules of the journal if it is kept, else those of soft updates. Exit 1
+/// if a broken rule is not found, or something is found without one.
 pub(super) fn table(plan: Plan) -> Outcome {
     let plan = Plan { until_broken: true, ..plan };
     let mut lines = vec![
@@ -19,7 +20,9 @@ pub(super) fn table(plan: Plan) -> Outcome {
     ];
     let mut wrong = 0;
     // First a run with all rules in force: what it finds, no broken rule has caused.
-    for rule in std::iter::once(None).chain(Rule::ALL.iter().copied().map(Some)) {
+    let is_of_journal = plan.ordering == OrderingPolicy::Journaled;
+    let rules = Rule::ALL.iter().copied().filter(|rule| rule.is_of_journal() == is_of_journal);
+    for rule in std::iter::once(None).chain(rules.map(Some)) {
         break_rule(rule);
         let started = Instant::now();
         let tally = run::run(&plan, &mut Bar::new(started, plan.max_states))?;
