@@ -107,7 +107,7 @@ pub enum Record {
     RemRef(Ref),
     /// A directory entry was moved.
     MoveRef(Move),
-    /// A block was allocated.
+    /// A block was allocated; without fragments: the group with this block was changed.
     NewBlk(Blk),
     /// A block was freed.
     FreeBlk(Blk),
@@ -403,7 +403,10 @@ fn record(g: &Geometry, off: usize, b: &[u8]) -> Result<Record, BadRecord> {
         op @ (3 | 4) => {
             let r = Blk::decode(b, e);
             let run = u64::try_from(r.blkno).ok().map(FragNo);
-            let sound = run.is_some_and(|d| g.run_problem(d, r.frags.into()).is_none());
+            let sound = run.is_some_and(|d| match r.frags {
+                0 => op == 3 && d.0 < g.size && g.cgtod(g.dtog(d)) == d,
+                frags => g.run_problem(d, frags.into()).is_none(),
+            });
             if !sound || u32::from(r.oldfrags) > g.frag {
                 return bad("block", r.blkno as u32, "a run of fragments in a data area");
             }

@@ -69,6 +69,11 @@ pub(crate) trait WriteHooks: Send + Sync {
     fn commit_records(&self) -> Result<()> {
         Ok(())
     }
+    /// Whether the records of all changes so far must be durable before file data is written to
+    /// these fragments.
+    fn data_needs_records(&self, _run: Range<u64>) -> bool {
+        false
+    }
     /// The write that was started last for `key` completed. Returns whether the buffer must be
     /// written again, because it changed since or the write failed.
     fn write_completed(&self, _key: BufKey, _result: WriteResult) -> bool {

@@ -248,9 +248,10 @@ impl BufCache {
         let start = members.first().map_or(0, |first| self.g.frag_to_byte(first.addr()));
         let slices: Vec<IoSlice<'_>> = members.iter().map(|m| IoSlice::new(m.bytes())).collect();
         let total: usize = slices.iter().map(|s| s.len()).sum();
-        let is_copy = |m: &Member<'_>| matches!(m.image, WriteImage::Copied { .. });
-        let recorded =
-            if members.iter().any(is_copy) { self.hooks.commit_records() } else { Ok(()) };
+        let recorded = match members.iter().any(|m| self.needs_records(m)) {
+            true => self.hooks.commit_records(),
+            false => Ok(()),
+        };
         let result = recorded.and_then(|()| self.keep_old(&members, total)).and_then(|()| {
             Ok(match (wait, slices.as_slice()) {
                 (WaitFor::Durable, all) => self.dev.write_durable_vectored_at(start, all),
@@ -293,6 +294,17 @@ impl BufCache {
         }
         result?;
         Ok(outcome)
+    }
+
+    /// Whether records must be durable before `m` is written.
+    fn needs_records(&self, m: &Member<'_>) -> bool {
+        let frags = (m.bytes().len() as u64).div_ceil(self.g.fsize.into());
+        match m.image {
+            WriteImage::Copied { .. } => true,
+            WriteImage::Borrowed(_) => {
+                self.hooks.data_needs_records(m.addr().0..m.addr().0 + frags)
+            }
+        }
     }
 
     /// Lets snapshots copy the blocks that a write of `members`, `bytes` long, will overwrite.

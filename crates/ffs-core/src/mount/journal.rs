@@ -94,6 +94,9 @@ impl Mount {
     /// Begins to keep the journal, when the superblock with its time is durable.
     pub(super) fn begin_journal(&self, file: Option<JournalFile>) {
         if file.is_some_and(|file| self.ump.ordering.start_journal(file)) {
+            let mut st = self.state();
+            let now = self.ump.cache.clock.now().secs;
+            st.summaries.collect(&self.ump.alloc, now);
             info!(target: LOG, "the journal is kept");
         }
     }
@@ -145,7 +148,8 @@ impl Ffs {
         if !idle() {
             return Ok(());
         }
-        mp.ump.cache.flush_device()?;
+        // Groups may have been written since the sync, and the records say so no longer.
+        mp.write_summaries()?;
         mp.ump.ordering.checkpoint()
     }
 

@@ -206,7 +206,8 @@ impl Mount {
         if self.ump.cache.is_damaged() {
             st.summaries.mark_damaged();
         }
-        st.summaries.collect(&self.ump.alloc, now);
+        let changed = st.summaries.collect(&self.ump.alloc, now);
+        self.ump.ordering.name_groups(&changed)?;
         st.summaries.set_snapshots(&self.ump.snapshots.listed());
         st.summaries.write(self.ump.g(), &*self.ump.cache.dev)?;
         drop(st);

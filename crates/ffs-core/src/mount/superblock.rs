@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::ordering::rules::{Rule, holds};
 use ffs_device::BlockDevice;
 use ffs_ondisk::superblock::FsFlags;
-use ffs_ondisk::{Csum, Geometry, Ino, Superblock};
+use ffs_ondisk::{CgNo, Csum, Geometry, Ino, Superblock};
 
 /// The superblock and the per-group summaries.
 pub(super) struct Summaries {
@@ -137,15 +137,20 @@ impl Summaries {
         self.was_sound
     }
 
-    /// Copies the counts of the allocator.
-    pub(super) fn collect(&mut self, alloc: &Alloc, now: i64) {
-        self.groups = alloc.group_sums();
+    /// Copies the counts of the allocator. Returns the groups whose counts changed since the last
+    /// call.
+    pub(super) fn collect(&mut self, alloc: &Alloc, now: i64) -> Vec<CgNo> {
+        let counts = alloc.group_sums();
+        let both = (0..).map(CgNo).zip(counts.iter().zip(&self.groups));
+        let changed = both.filter(|(_, (new, old))| new != old).map(|(c, _)| c).collect();
+        self.groups = counts;
         self.sb.set_cstotal(alloc.totals());
         self.sb.f.optim = match alloc.optim() {
             Optim::Time => 0,
             Optim::Space => 1,
         };
         self.sb.f.time = now;
+        changed
     }
 
     /// The snapshots that the superblock lists, oldest first.

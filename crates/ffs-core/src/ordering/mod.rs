@@ -35,7 +35,7 @@ pub(crate) use sync::SyncOrdered;
 
 use crate::buf::{BufKey, BufKind, WriteHooks};
 use crate::error::Result;
-use ffs_ondisk::{DirOff, Ino};
+use ffs_ondisk::{CgNo, DirOff, Ino};
 
 /// An item of the worklist: work that has become safe. The caller does the items in order, with no
 /// lock held.
@@ -180,6 +180,14 @@ pub(crate) trait Ordering: WriteHooks {
 
     /// Stops keeping the journal. Everything is durable.
     fn stop_journal(&self) {}
+
+    /// The counts of `groups` in the summary area are about to be written.
+    ///
+    /// # Errors
+    /// The device's: the area must not be written.
+    fn name_groups(&self, _groups: &[CgNo]) -> Result<()> {
+        Ok(())
+    }
 
     /// Everything is durable and no operation is in progress: the segments of the journal so far
     /// are not needed any more.

@@ -8,6 +8,7 @@
 mod commit;
 #[path = "../common/mod.rs"]
 mod common;
+mod freebsd;
 mod history;
 #[path = "../journal/records.rs"]
 #[allow(dead_code, reason = "this test uses a part")]

@@ -1,6 +1,7 @@
 //! The states that a loss of power may leave, and what is checked in each.
 
 use crate::common::START;
+use crate::freebsd::{Journal, uncounted_groups};
 use crate::records::{View, superblock};
 use ffs_admin::fsck::{Fsck, FsckOptions, FsckReport, Id, JournalUse, Mode, quick_check};
 use ffs_core::JournalStats;
@@ -46,6 +47,7 @@ impl Tally {
 pub(crate) struct States {
     /// The device at the last flush.
     base: MemDevice,
+    journal: Journal,
     events: Vec<Event>,
     rng: SplitMix64,
     what: String,
@@ -67,7 +69,8 @@ fn is_of_contract(state: &MemDevice) -> bool {
 
 impl States {
     pub(crate) fn new(base: MemDevice, events: Vec<Event>, seed: u64, what: String) -> States {
-        States { base, events, rng: SplitMix64::new(!seed), what }
+        let journal = Journal::of(&base);
+        States { base, journal, events, rng: SplitMix64::new(!seed), what }
     }
 
     /// Examines states between all flushes. Returns one of the recovered states of the second half.
@@ -153,6 +156,8 @@ impl States {
                 tally.inodes += done.inodes;
                 tally.frags += done.frags;
                 tally.links += done.links;
+                let uncounted = uncounted_groups(&self.journal, state);
+                assert!(uncounted.is_empty(), "groups {uncounted:?}: {}", report_all());
                 true
             }
             Some(JournalUse::Unusable(why)) => {

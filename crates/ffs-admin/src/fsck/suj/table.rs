@@ -117,9 +117,8 @@ impl Tables {
                 let links = self.links.entry(r.ino).or_default();
                 links.moved(place(r.oldoff), place(r.newoff));
             }
-            Record::NewBlk(r) | Record::FreeBlk(r) if r.frags == 0 => {
-                return super::unusable(format!("a block of no fragments, of inode {}", r.ino));
-            }
+            // A group was changed. The totals are counted from all groups anyway.
+            Record::NewBlk(r) if r.frags == 0 => {}
             Record::NewBlk(r) => self.add_block(g, &r, false),
             Record::FreeBlk(r) => self.add_block(g, &r, true),
             Record::Trunc(r) => {

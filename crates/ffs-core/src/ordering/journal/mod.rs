@@ -39,10 +39,11 @@ use crate::error::Result;
 use crate::sync::Mutex;
 use ffs_device::{BlockDevice, Durability};
 use ffs_ondisk::journal::Record;
-use ffs_ondisk::{DirOff, Geometry, Ino};
+use ffs_ondisk::{CgNo, DirOff, Geometry, Ino};
 use notes::Notes;
 pub(crate) use ring::JournalFile;
 use ring::Ring;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -186,6 +187,13 @@ impl Counts {
 
 impl WriteHooks for Journaled {
     fn start_write(&self, key: BufKey, kind: BufKind, copy: Option<&mut [u8]>) -> WriteStart {
+        if let (BufKind::CylinderGroup, BufKey::Meta(at)) = (kind, key)
+            && self.kept.load(Acquire)
+        {
+            let mut notes = self.notes.lock();
+            let c = notes.geometry().dtog(at);
+            notes.note_group(c);
+        }
         self.inner.start_write(key, kind, copy)
     }
     fn write_completed(&self, key: BufKey, result: WriteResult) -> bool {
@@ -199,6 +207,9 @@ impl WriteHooks for Journaled {
     }
     fn has_records(&self) -> bool {
         self.kept.load(Acquire)
+    }
+    fn data_needs_records(&self, run: Range<u64>) -> bool {
+        self.kept.load(Acquire) && self.notes.lock().was_indirect(run)
     }
     fn commit_records(&self) -> Result<()> {
         if !self.kept.load(Acquire) {
@@ -261,6 +272,15 @@ impl Ordering for Journaled {
     fn stop_journal(&self) {
         *self.ring.lock() = None;
         self.stop();
+    }
+    fn name_groups(&self, groups: &[CgNo]) -> Result<()> {
+        if !self.kept.load(Acquire) {
+            return Ok(());
+        }
+        let mut notes = self.notes.lock();
+        groups.iter().for_each(|&c| notes.note_group(c));
+        drop(notes);
+        self.commit_records()
     }
     fn checkpoint(&self) -> Result<()> {
         let mut guard = self.ring.lock();

@@ -14,6 +14,11 @@
 //! 2. Each inode without a name that may be marked in use has a record since the last checkpoint,
 //!    or [`Notes::take`] makes one.
 //!
+//! 3. Each group whose counts were written since the last checkpoint, in its block or in the
+//!    summary area, has a record: FreeBSD's recovery counts only groups with records of blocks.
+//! 4. File data is written to an indirect block that was freed only when a later record names it
+//!    ([`Notes::was_indirect`]).
+//!
 //! Reference: `docs/spec/soft-updates.md` §13.1.
 
 use crate::ordering::rules::{Rule, holds};
@@ -21,12 +26,15 @@ use crate::ordering::{
     DirPos, EntryKind, EntryTarget, Event, FragRun, InodeChange, ParentLink, RemovedName,
 };
 use ffs_ondisk::journal::{Blk, Move, NOWHERE, Record, Ref};
-use ffs_ondisk::{Dinode, DirOff, FileType, FragNo, Geometry, Ino};
+use ffs_ondisk::{CgNo, Dinode, DirOff, FileType, FragNo, Geometry, Ino};
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 
 /// Byte offset of `..` in a directory.
 const DOTDOT: u32 = 12;
+/// The name of the first indirect block; those of the others are below.
+const FIRST_INDIRECT: i64 = -12;
 /// The least link count of a directory with a subdirectory.
 const LEAST_PARENT: u16 = 3;
 
@@ -53,6 +61,11 @@ pub(super) struct Notes {
     unnamed: HashMap<Ino, Unnamed, FixedState>,
     /// Fragments that were taken, and to which no pointer leads.
     unused: Vec<FragRun>,
+    /// Groups that have a record since the last checkpoint.
+    groups: BTreeSet<CgNo>,
+    /// Indirect blocks that were freed since the last checkpoint. A recovery follows the content
+    /// of one that no later record names.
+    freed_indirect: BTreeSet<FragNo>,
 }
 
 /// The file type of an entry's type, as in `di_mode`.
@@ -77,6 +90,7 @@ pub(super) fn matters(event: &Event<'_>) -> bool {
         | Event::DirectoryBegun { .. }
         | Event::PointersCleared { .. }
         | Event::RunShortened { .. }
+        | Event::LeavesFreed { .. }
         | Event::EntryAdded { .. }
         | Event::EntryReplaced { .. }
         | Event::EntryRemoved { .. }
@@ -95,6 +109,8 @@ impl Notes {
             fresh: BTreeMap::new(),
             unnamed: HashMap::default(),
             unused: Vec::new(),
+            groups: BTreeSet::new(),
+            freed_indirect: BTreeSet::new(),
         }
     }
 
@@ -184,6 +200,21 @@ impl Notes {
         }
     }
 
+    /// Whether any of the fragments was in an indirect block that was freed since the last
+    /// checkpoint.
+    pub(super) fn was_indirect(&self, run: Range<u64>) -> bool {
+        let first = FragNo(run.start - u64::from(self.g.fragnum(FragNo(run.start))));
+        self.freed_indirect.range(first..FragNo(run.end)).next().is_some()
+    }
+
+    /// The block of group `c` is about to be written, or its counts in the summary area.
+    pub(super) fn note_group(&mut self, c: CgNo) {
+        if self.groups.insert(c) {
+            let nothing = FragRun { at: self.g.cgtod(c), frags: 0 };
+            self.records.push(Record::NewBlk(blk(Ino::ROOT, 0, nothing, 0)));
+        }
+    }
+
     fn note_blocks(&mut self, event: &Event<'_>) {
         match *event {
             Event::BlockAllocated { run } => self.unused.push(run),
@@ -210,8 +241,13 @@ impl Notes {
                 }
             }
             Event::PointersCleared { ino, cleared } => {
+                let indirect = cleared.iter().filter(|(name, _)| *name <= FIRST_INDIRECT);
+                self.freed_indirect.extend(indirect.map(|(_, run)| run.at));
                 let freed = cleared.iter().map(|&(name, run)| blk(ino, name, run, 0));
                 self.records.extend(freed.map(Record::FreeBlk));
+            }
+            Event::LeavesFreed { ref runs, .. } => {
+                self.freed_indirect.extend(runs.iter().map(|run| run.at));
             }
             // As if the run had just grown to its old length: the recovery frees its end if the
             // device shows the shorter one.
@@ -310,6 +346,8 @@ impl Notes {
     pub(super) fn checkpoint(&mut self) {
         self.records.clear();
         self.unused.clear();
+        self.groups.clear();
+        self.freed_indirect.clear();
         for (ino, mode) in std::mem::take(&mut self.fresh) {
             self.unnamed.insert(ino, Unnamed { mode, parent: None });
         }
