@@ -245,7 +245,7 @@ fn crash_refuses_what_it_does_not_understand() {
     assert!(printed.contains("did you mean 'write'?"), "{printed}");
     fail(&["--workload", "/no/such/file"], "/no/such/file");
     fail(&["--geometry", "ufs2-2n"], "did you mean 'ufs2-2m'?");
-    fail(&["--ordering", "snc"], "soft, sync, none");
+    fail(&["--ordering", "snc"], "soft, suj, sync, none");
     fail(&["--only", "ufs2-2m/1.0"], "names no state");
     fail(&["--only", "ufs2-2m/1.0:0:p999"], "there is no state");
     let kinds = ["--length", "--random", "--directories", "--edges", "--chains", "--offline"];
