@@ -257,7 +257,7 @@ fn smaller_workloads_are_named() {
     let other = format!("{}, {} at 0.1", title("netnews"), title("buildworld"));
     assert!(caution.contains(&both) || caution.contains(&other), "{caution}");
     assert!(!caution.contains(title("x11")), "{caution}");
-    assert!(caution.contains("1950 s"), "{caution}");
+    assert!(caution.contains("1672 s"), "{caution}");
 }
 
 #[test]
