@@ -142,6 +142,7 @@ impl Rule {
     /// Whether only the soft-updates journal depends on the rule.
     #[must_use]
     pub fn is_of_journal(self) -> bool {
+        // The rules of the journal are the last of the list.
         self as usize >= Rule::RecordBeforeMetadata as usize
     }
 }

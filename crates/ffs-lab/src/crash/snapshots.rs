@@ -202,9 +202,9 @@ impl SnapshotRecord {
     }
 }
 
-/// Adds to `out` what is wrong with the snapshots of a state that may be that of any of the
-/// `crashes`. `open`: a snapshot
-/// that is being made may be in the list, `foreign`: at any time.
+/// Adds to `out` what is wrong with the snapshots of a state that any of the `crashes` may have
+/// left. `open`: the list may have a snapshot that is being made. `foreign`: it may have one at any
+/// time.
 pub(super) fn judge(
     records: &[SnapshotRecord],
     (image, found): (&[u8], &Found),

@@ -121,8 +121,8 @@ impl BufCache {
         buf
     }
 
-    /// Waits for writes of the block that the device has not done yet. As in FreeBSD, which writes
-    /// a copy of a cylinder group, that one does not wait.
+    /// Waits for writes of the block that the device has not completed. A cylinder group is
+    /// excepted, because FreeBSD writes a copy of it.
     fn wait_for_writes(&self, block: &DiskBlock) {
         if self.delays_writes && block.kind != BufKind::CylinderGroup {
             self.dev.wait_for_writes(self.g.frag_to_byte(block.addr), block.len as u64);
