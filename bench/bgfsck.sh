@@ -8,38 +8,7 @@
 . "$(dirname "$0")/common.sh"
 files=${1:-1000000} rounds=${2:-3}
 
-echo "making a volume of $files files"
-tree="$work/tree"
-# A thousand files of 1000 bytes, a hundred in each directory; then copies of them.
-for d in $(seq 0 9); do files_of "$tree/base/sub$d" 100000 1000 2; done
-copies "$tree" "$files"
-free=$((files * 1000 + (256 << 20)))
-"$ffs" build -U --free "$free" "$work/volume.img" "$tree" >/dev/null 2>&1
-rm -rf "$tree"
-
-# busy: makes, renames and removes files on the mount until the server is killed.
-busy() {
-    for n in $(seq 1 1000000); do
-        mkdir "$mnt/new$n" || return
-        for k in $(seq 1 50); do echo "$n $k" >"$mnt/new$n/f$k" || return; done
-        mv "$mnt/new$n/f1" "$mnt/moved$n" || return
-        [ "$n" -le 4 ] || rm -r "$mnt/new$((n - 4))" || return
-    done
-}
-# Writes begin after 2 seconds instead of 30, so that the crash comes between many of them.
-early=filedelay=2,dirdelay=2,metadelay=2
-"$ffs" mount -f -o "$early" "$work/volume.img" "$mnt" &
-server=$!
-until mountpoint -q "$mnt"; do kill -0 "$server"; sleep 0.05; done
-busy 2>/dev/null &
-writer=$!
-sleep "${FFS_BENCH_CRASH:-10}"
-kill -9 "$server"
-wait "$server" 2>/dev/null || true
-umount -l "$mnt"
-wait "$writer" 2>/dev/null || true
-
-evict() { dd if="$1" iflag=nocache count=0 status=none; sync "$1"; dd of="$1" oflag=nocache conv=notrunc,fdatasync count=0 status=none; }
+crashed_volume "$work/volume.img" "$files" -n enable
 use() { ls "$mnt" >/dev/null && echo first >"$mnt/first-use"; }
 # Checks first.
 foreground() { "$ffs" fsck -p "$work/run.img" && "$ffs" mount -o nobgfsck "$work/run.img" "$mnt" && use; }

@@ -37,3 +37,44 @@ files_of() {
     mkdir -p "$1"
     head -c "$2" /dev/zero | split -a "$4" -d -b "$3" - "$1/file-"
 }
+
+# evict FILE: removes the file from the page cache.
+evict() {
+    dd if="$1" iflag=nocache count=0 status=none
+    sync "$1"
+    dd of="$1" oflag=nocache conv=notrunc,fdatasync count=0 status=none
+}
+# busy: makes, renames and removes files on the mount until the server is killed.
+busy() {
+    local n k
+    for n in $(seq 1 1000000); do
+        mkdir "$mnt/new$n" || return
+        for k in $(seq 1 50); do echo "$n $k" >"$mnt/new$n/f$k" || return; done
+        mv "$mnt/new$n/f1" "$mnt/moved$n" || return
+        [ "$n" -le 4 ] || rm -r "$mnt/new$((n - 4))" || return
+    done
+}
+# crashed_volume IMAGE FILES FLAG: makes a volume of FILES files with a setting of tunefs (`-n enable`)
+# and kills the server of its mount, after some seconds, while programs use it.
+crashed_volume() {
+    local image=$1 files=$2 d server writer
+    shift 2
+    echo "making a volume of $files files"
+    # A thousand files of 1000 bytes, a hundred in each directory; then copies of them.
+    for d in $(seq 0 9); do files_of "$work/tree/base/sub$d" 100000 1000 2; done
+    copies "$work/tree" "$files"
+    "$ffs" build --free $((files * 1000 + (256 << 20))) "$image" "$work/tree" >/dev/null 2>&1
+    rm -rf "$work/tree"
+    "$ffs" tunefs "$@" "$image" >/dev/null 2>&1
+    # Writes begin after 2 seconds instead of 30, so that the crash comes between many of them.
+    "$ffs" mount -f -o filedelay=2,dirdelay=2,metadelay=2 "$image" "$mnt" &
+    server=$!
+    until mountpoint -q "$mnt"; do kill -0 "$server"; sleep 0.05; done
+    busy 2>/dev/null &
+    writer=$!
+    sleep "${FFS_BENCH_CRASH:-10}"
+    kill -9 "$server"
+    wait "$server" 2>/dev/null || true
+    umount -l "$mnt"
+    wait "$writer" 2>/dev/null || true
+}

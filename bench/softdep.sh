@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares soft updates with no order (async) and with ordered synchronous writes: files are made,
-# renamed and removed in one directory. First in memory, where only the bookkeeping differs; then in
+# Compares soft updates, without and with a journal, with no order (async) and with ordered
+# synchronous writes: files are made, renamed and removed in one directory. First in memory, where only the bookkeeping differs; then in
 # image files on the disk, with real flushes. In each run the targets take turns.
 # usage: bench/softdep.sh [N] [ROUNDS]
 . "$(dirname "$0")/common.sh"
@@ -39,6 +39,10 @@ echo "$n files, in memory: microseconds for each file, the fastest round"
 "$ffs" lab compare dirs -n "$n" --rounds "$rounds" --json \
     --target core:async --target core:softdep >"$work/memory"
 table "$work/memory" us_min
+echo
+"$ffs" lab compare dirs -n "$n" --rounds "$rounds" --json \
+    --target core:softdep --target core:suj >"$work/journal"
+table "$work/journal" us_min
 echo
 echo "$n files, image files in ${work%/*}: microseconds for each file, the median"
 "$ffs" lab compare dirs -n "$n" --rounds 1 --json --target "core:async,image=$work/none" \

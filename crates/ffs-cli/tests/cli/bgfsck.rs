@@ -98,6 +98,38 @@ fn a_mount_checks_an_unclean_volume_unless_that_is_forbidden() {
 }
 
 #[test]
+fn a_mount_recovers_a_volume_by_its_journal() {
+    let d = Dir::new();
+    if !fuse() {
+        return;
+    }
+    let image = d.image("a.img", "16m", &["-j"]);
+    let at = d.str("mnt");
+    fs::create_dir(&at).unwrap();
+    // As a crash leaves it, with an empty journal; then with one of another mount.
+    for (mtime, want) in [(Some(0), "recovered by the journal"), (None, "cannot be used")] {
+        edit_superblock(&image, |sb| {
+            sb.f.clean = 0;
+            sb.f.mtime = mtime.unwrap_or(sb.f.mtime + 1);
+        });
+        let mounted = run(&["mount", &image, &at]);
+        let printed = text(&mounted);
+        if !mounted.status.success() {
+            println!("skipped: cannot mount: {printed}");
+            return;
+        }
+        let written = fs::write(d.path("mnt").join("new"), "new");
+        ok(&["umount", &at]);
+        assert!(printed.contains(want), "{printed}");
+        assert_eq!(written.is_ok(), mtime.is_some(), "{printed}");
+        match mtime {
+            Some(_) => fsck_clean(Path::new(&image)),
+            None => assert!(printed.contains("read-only: its soft-updates journal"), "{printed}"),
+        }
+    }
+}
+
+#[test]
 fn a_check_ends_before_the_mount_becomes_read_only() {
     let d = Dir::new();
     let Some((image, at, _)) = mounted_unclean(&d, "rw") else { return };

@@ -3,7 +3,7 @@
 //! | command | the state has | after the next run |
 //! | --- | --- | --- |
 //! | `growfs` | the old volume, the new one, or the mark of an unfinished growth | the new volume |
-//! | `tunefs` | each setting old or new; `fsck -p` repairs it | the new settings |
+//! | `tunefs` | each setting old or new; sound, or unclean and repaired by `fsck -p` | the new settings |
 //!
 //! No file is changed at any time.
 
@@ -115,9 +115,14 @@ impl Examiner<'_> {
         }
     }
 
-    /// Each setting is old or new, `fsck -p` repairs the volume, and the next run completes it.
+    /// Each setting is old or new, the volume is sound or `fsck -p` repairs it, and the next run
+    /// completes it.
     fn tuned(&mut self, command: &Command, out: &mut Vec<Violation>) {
         let device = Arc::clone(&self.overlay);
+        // No system checks a volume that is marked clean.
+        if Volume::open(&*device).is_ok_and(|volume| volume.sb.f.clean != 0) {
+            self.is_whole("marked clean", out);
+        }
         let report = self.fsck(FsckOptions::preen());
         let before = out.len();
         foreign_repairs(&report, "C8", out);
