@@ -3,7 +3,7 @@
 //! | command | the state has | after the next run |
 //! | --- | --- | --- |
 //! | `growfs` | the old volume, the new one, or the mark of an unfinished growth | the new volume |
-//! | `tunefs` | each setting old or new; sound, or unclean and repaired by `fsck -p` | the new settings |
+//! | `tunefs` | each setting old or new; sound, or unclean and repairable | the new settings |
 //!
 //! No file is changed at any time.
 
