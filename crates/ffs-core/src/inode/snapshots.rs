@@ -188,6 +188,9 @@ impl InodeTable {
                 view.content_runs(&mut runs)?;
             }
         }
+        let unlinked = |ino| excluded.unlinked.iter().any(|(other, _)| *other == ino);
+        let deltas = self.ump.ordering.nlink_deltas().into_iter();
+        excluded.links = deltas.filter(|(ino, _)| !unlinked(*ino)).collect();
         Ok(excluded)
     }
 

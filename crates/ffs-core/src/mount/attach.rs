@@ -161,6 +161,7 @@ pub(crate) fn attach(
         bsdgroups: opts.bsdgroups,
         stable: opts.stable,
         journal_limit: opts.journal_limit,
+        journal_paused: AtomicBool::new(false),
         replace_order: opts.replace_order,
         acls,
         nfs4_acls,

@@ -6,6 +6,7 @@
 //!    an old journal is unusable by either.
 //! 2. `fs_mtime` of a volume with a journal never repeats, so no segment of an earlier mount has
 //!    the time of this one.
+//! 3. No journal is kept while the volume has a snapshot.
 //!
 //! Reference: `spec/soft-updates.md` §13.1, `spec/on-disk-format.md` §14.
 
@@ -17,6 +18,7 @@ use crate::inode::{Inode, LockedInode};
 use crate::ordering::{JournalFile, JournalSpace, JournalStats};
 use ffs_ondisk::{Ino, Lbn, journal};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use tracing::{info, warn};
 
 /// Largest journal that is kept, bytes: the recovery reads no larger one.
@@ -102,7 +104,84 @@ impl Mount {
     }
 }
 
+impl Mount {
+    /// Makes the journal unusable and stops keeping it, because a snapshot is made: a recovery
+    /// could not copy for it what it frees. The caller has stopped all operations and made
+    /// everything durable.
+    ///
+    /// # Errors
+    /// The device's. The journal is still kept.
+    pub(super) fn pause_journal(&self) -> Result<()> {
+        if !self.ump.ordering.keeps_journal() {
+            return Ok(());
+        }
+        let now = self.ump.cache.clock.now().secs;
+        let mut st = self.state();
+        let time = st.summaries.next_mount_time(now);
+        st.summaries.set_mount_time(time);
+        st.summaries.write_superblock(&*self.ump.cache.dev)?;
+        drop(st);
+        self.ump.cache.flush_device()?;
+        self.ump.ordering.stop_journal();
+        self.journal_paused.store(true, Relaxed);
+        info!(target: LOG, "the journal is not kept while there are snapshots");
+        Ok(())
+    }
+
+    /// Begins the journal of this mount, and records the beginning in the superblock, durably.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn renew_journal(&self) -> Result<()> {
+        let now = self.ump.cache.clock.now().secs;
+        let st = self.state();
+        let (time, may) = (st.summaries.next_mount_time(now), st.summaries.may_keep_journal());
+        let on = st.mounted_on.clone();
+        drop(st);
+        let snapshots = !self.ump.snapshots.listed().is_empty();
+        let wanted = may && self.ump.ordering.wants_journal();
+        self.journal_paused.store(wanted && snapshots, Relaxed);
+        let journal = if wanted && !snapshots { self.prepare_journal(time)? } else { None };
+        let mut st = self.state();
+        st.summaries.mark_mounted((now, time), &on);
+        st.summaries.write_superblock(&*self.ump.cache.dev)?;
+        drop(st);
+        self.ump.cache.flush_device()?;
+        self.begin_journal(journal);
+        Ok(())
+    }
+}
+
 impl Ffs {
+    /// Keeps the journal again if the last snapshot is gone. The caller holds no lock.
+    ///
+    /// # Errors
+    /// As [`Ffs::sync`].
+    pub(super) fn resume_journal(&self) -> Result<()> {
+        let mp = &self.0;
+        // The records of a new journal do not name files that have lost their names before.
+        let may = || {
+            mp.journal_paused.load(Relaxed)
+                && !self.is_read_only()
+                && mp.ump.snapshots.all().is_empty()
+                && !mp.table.has_unlinked()
+        };
+        if !may() {
+            return Ok(());
+        }
+        // A snapshot that is being made continues.
+        let Some(_no_snapshot) = mp.snapshot_lock.try_lock() else { return Ok(()) };
+        let _alone = mp.mount_lock.write();
+        if !may() {
+            return Ok(());
+        }
+        mp.sync_alone()?;
+        if !may() || !mp.syncer.is_idle() {
+            return Ok(());
+        }
+        mp.renew_journal()
+    }
+
     /// Empties the journal if operations have to wait for it. The caller holds no lock.
     pub(crate) fn relieve_journal(&self) {
         let ordering = &self.0.ump.ordering;

@@ -127,6 +127,8 @@ pub(crate) struct Mount {
     pub(crate) stable: bool,
     /// Most bytes of the journal in use.
     journal_limit: Option<u64>,
+    /// The journal is not kept because of snapshots.
+    journal_paused: AtomicBool,
     /// Held while a snapshot is made, and while the mount changes its state. Before `mount_lock`.
     snapshot_lock: Mutex<()>,
     /// Operations hold it shared; mount, remount and unmount alone.
@@ -320,20 +322,8 @@ impl Ffs {
             self.0.state().read_only_reason = Some(why);
             return Err(Error::ReadOnly(": one of its snapshots is damaged"));
         }
-        let mut st = self.0.state();
-        let (now, on) = (self.0.ump.cache.clock.now().secs, st.mounted_on.clone());
-        st.summaries.set_snapshots(&self.0.ump.snapshots.listed());
-        let time = st.summaries.next_mount_time(now);
-        drop(st);
-        let journaled = listed.is_empty() && self.0.state().summaries.may_keep_journal();
-        let journal = if journaled { self.0.prepare_journal(time)? } else { None };
-        let mut st = self.0.state();
-        st.summaries.mark_mounted((now, time), &on);
-        let marked = st.summaries.write_superblock(&*self.0.ump.cache.dev);
-        drop(st);
-        let marked = marked.and_then(|()| self.0.ump.cache.flush_device());
-        marked.inspect_err(|_| self.0.forget_snapshots())?;
-        self.0.begin_journal(journal);
+        self.0.state().summaries.set_snapshots(&self.0.ump.snapshots.listed());
+        self.0.renew_journal().inspect_err(|_| self.0.forget_snapshots())?;
         self.0.ump.set_read_only(false);
         info!(target: LOG, "read-write");
         self.0.free_unnamed_snapshots();
@@ -437,6 +427,7 @@ impl Ffs {
             }
             self.write_due(now)?;
         }
+        self.resume_journal()?;
         self.empty_journal()
     }
 

@@ -172,6 +172,7 @@ impl Mount {
             return Err(Error::ReadOnly(""));
         }
         self.sync_alone()?;
+        self.pause_journal()?;
         // Spare blocks for copies would be used blocks without an owner in the image.
         self.ump.snapshots.release_places();
         let excluded = self.table.excluded_from_snapshot()?;

@@ -101,6 +101,11 @@ impl Summaries {
         self.sb.set_fsmnt(on.as_bytes());
     }
 
+    /// Makes the journal stale: it was begun at another time.
+    pub(super) fn set_mount_time(&mut self, time: i64) {
+        self.sb.f.mtime = time;
+    }
+
     /// Records that the volume is damaged. A volume with soft updates gets `FS_NEEDSFSCK`, because
     /// one that is only dirty may be mounted again without a check.
     pub(super) fn mark_damaged(&mut self) {

@@ -213,6 +213,11 @@ pub(crate) trait Ordering: WriteHooks {
         0
     }
 
+    /// All inodes with such links, and their numbers.
+    fn nlink_deltas(&self) -> Vec<(Ino, u16)> {
+        Vec::new()
+    }
+
     /// Whether any record of `dir` is reserved ([`Response::reserve`]), or was and has not been
     /// returned by [`Ordering::take_freed_entries`].
     fn has_reserved(&self, _dir: Ino) -> bool {

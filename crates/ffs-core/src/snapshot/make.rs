@@ -39,6 +39,9 @@ pub(crate) struct Excluded {
     pub(crate) unlinked: Vec<(Ino, bool)>,
     /// Their blocks.
     pub(crate) runs: Vec<FragRun>,
+    /// Other inodes, and the links that their stored counts have too many: those of the `..` of
+    /// removed directories that are in use.
+    pub(crate) links: Vec<(Ino, u16)>,
 }
 
 /// A snapshot that is being made.
@@ -274,6 +277,9 @@ impl<'a> Draft<'a> {
             let (c, i) = (self.g().ino_to_cg(ino), self.g().ino_to_cgi(ino));
             self.freed_inodes.entry(c).or_default().push((i, is_dir));
             self.forget_group(c);
+        }
+        for &(ino, links) in &excluded.links {
+            self.lower_links(ino, links)?;
         }
         self.copy_fixed(location)?;
         let again = self.changed_groups();

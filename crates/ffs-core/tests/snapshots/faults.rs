@@ -153,6 +153,25 @@ fn files_in_use_without_a_name_are_not_in_a_snapshot() {
 }
 
 #[test]
+fn directories_in_use_without_a_name_are_not_in_a_snapshot() {
+    for shape in SHAPES {
+        let w = mount_on(soft_volume(shape, 8 << 20), &soft_updates());
+        let c = Cred::root();
+        let parent = w.fs.mkdir(&c, &w.root, b"parent", 0o755).unwrap();
+        let make = |n: u32| w.fs.mkdir(&c, &parent, format!("d{n}").as_bytes(), 0o755).unwrap();
+        let used: Vec<_> = (0..5).map(make).collect();
+        w.fs.sync().unwrap();
+        (0..4).for_each(|n| w.fs.rmdir(&c, &parent, format!("d{n}").as_bytes()).unwrap());
+        let tree = tree_of(&w.fs);
+        let snap = snapshot(&w.fs, "snap");
+        assert_eq!(view_of(&w.fs, &snap), tree, "{shape:?}");
+        assert_eq!(findings(&image_of(&w.fs, &snap)), Vec::<String>::new(), "{shape:?}");
+        drop((used, snap, parent));
+        check_volume(w);
+    }
+}
+
+#[test]
 fn threads_write_while_snapshots_are_made_and_removed() {
     let w = mount_on(soft_volume(SHAPES[2], 32 << 20), &soft_updates());
     write_file(&w.fs, "kept", &[1; 100_000]);

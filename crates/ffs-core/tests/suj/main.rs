@@ -13,6 +13,7 @@ mod history;
 #[path = "../journal/records.rs"]
 #[allow(dead_code, reason = "this test uses a part")]
 mod records;
+mod snapshots;
 mod states;
 
 use common::{START, Shape, mount_on, soft_volume};

@@ -326,6 +326,9 @@ impl Ordering for Journaled {
     fn nlink_delta(&self, ino: Ino) -> u16 {
         self.inner.nlink_delta(ino)
     }
+    fn nlink_deltas(&self) -> Vec<(Ino, u16)> {
+        self.inner.nlink_deltas()
+    }
     fn has_reserved(&self, dir: Ino) -> bool {
         self.inner.has_reserved(dir)
     }

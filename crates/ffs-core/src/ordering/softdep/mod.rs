@@ -202,6 +202,9 @@ impl Ordering for SoftUpdates {
     fn nlink_delta(&self, ino: Ino) -> u16 {
         self.lock().inodedeps.nlink_delta(ino)
     }
+    fn nlink_deltas(&self) -> Vec<(Ino, u16)> {
+        self.lock().inodedeps.nlink_deltas()
+    }
     fn has_reserved(&self, dir: Ino) -> bool {
         self.reserved.load(Relaxed) && self.lock().has_reserved(dir)
     }

@@ -85,6 +85,18 @@ impl Draft<'_> {
         })
     }
 
+    /// In the image, inode `ino` has so many links less.
+    pub(super) fn lower_links(&mut self, ino: Ino, links: u16) -> Result<()> {
+        let g = *self.g();
+        let off = g.ino_to_fsbo(ino);
+        self.copy_block(g.fragstoblks(g.ino_to_fsba(ino)), |bytes| {
+            let Some(place) = bytes.get_mut(off..) else { return };
+            let mut d = Dinode::decode(&g, place);
+            d.nlink = d.nlink.saturating_sub(links);
+            d.encode(&g, place);
+        })
+    }
+
     /// Writes the summary area of the image.
     pub(super) fn write_summaries(&mut self) -> Result<()> {
         let mut area = vec![0; self.g().cssize as usize];

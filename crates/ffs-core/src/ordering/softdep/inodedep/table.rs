@@ -275,6 +275,12 @@ impl InodeDeps {
         self.get(ino).map_or(0, |dep| dep.nlink_delta)
     }
 
+    /// All inodes whose stored count has more links than the file.
+    pub(in super::super) fn nlink_deltas(&self) -> Vec<(Ino, u16)> {
+        let all = self.iter().map(|(ino, dep)| (ino, dep.nlink_delta));
+        all.filter(|(_, delta)| *delta > 0).collect()
+    }
+
     pub(in super::super) fn raise_nlink_delta(&mut self, ino: Ino, by: u16) {
         let dep = self.entry(ino);
         dep.nlink_delta = dep.nlink_delta.saturating_add(by);
