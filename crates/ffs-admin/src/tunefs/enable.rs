@@ -397,7 +397,8 @@ impl Plan {
         let g = &vol.geo;
         let dev = vol.device();
         let mut unclean = vol.sb.clone();
-        unclean.set_flags(flags_before);
+        // With soft updates `fsck -p` frees a file without a name: an unfinished journal.
+        unclean.set_flags(flags_before | FsFlags::DOSOFTDEP);
         unclean.f.clean = 0;
         dev.write_at(unclean.location, &unclean.encode())?;
         flush_for(Rule::UncleanBeforeJournal, dev)?;

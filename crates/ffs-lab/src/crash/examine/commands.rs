@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use ffs_admin::fsck::{FsckOptions, Id};
+use ffs_admin::fsck::FsckOptions;
 use ffs_admin::growfs::is_unfinished;
 use ffs_admin::tunefs::{Setting, settings};
 use ffs_admin::{AdminError, Volume};
@@ -124,13 +124,7 @@ impl Examiner<'_> {
             self.is_whole("marked clean", out);
         }
         let report = self.fsck(FsckOptions::preen());
-        let before = out.len();
         foreign_repairs(&report, "C8", out);
-        // Without the flag of soft updates a check keeps a file that has no name, in lost+found.
-        // The journal is such a file before it has its name.
-        let mut repairs = out.split_off(before);
-        repairs.retain(|violation| violation.rule != format!("C8:{}", Id::LfCreate));
-        out.append(&mut repairs);
         if report.exit_code != 0 {
             let why = report.stopped.unwrap_or_else(|| "not everything was repaired".to_owned());
             out.push(wrong(format!("fsck -p exits {}: {why}", report.exit_code)));
