@@ -73,6 +73,7 @@ mod shuffle;
 mod statistics;
 pub mod stress;
 pub mod study;
+pub mod sweep;
 pub mod systems;
 mod timer;
 mod watch;

@@ -253,3 +253,29 @@ fn crash_refuses_what_it_does_not_understand() {
     fail(&none, "nothing to examine");
     fail(&["--length", "4"], "4");
 }
+
+#[test]
+fn sweep_prints_a_line_for_each_value_and_writes_figures() {
+    let d = Dir::new();
+    let target = "sim:size=64,used=0,turnover=0";
+    let args = ["lab", "sweep", "mh:count=200", "--target", target, "--over", "memory=16m,64m"];
+    let out = d.str("figures");
+    let printed =
+        ok(&[&args[..], &["--curve", "none", "--curve", "su+dh", "--out", &out]].concat());
+    let line = |at: &str| printed.lines().filter(|line| line.starts_with(at)).count();
+    assert_eq!((line("memory"), line("16m"), line("64m")), (3, 3, 3), "{printed}");
+    for name in ["create.svg", "create.csv", "pack.csv", "rm.csv"] {
+        assert!(d.path("figures").join(name).is_file(), "{name}");
+    }
+    let lines = ok(&[&args[..], &["--json"]].concat());
+    let values: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(values.len(), 3 * 2 * 2);
+    assert_eq!((&values[0]["at"], &values[1]["curve"]), (&"16m".into(), &"su+dp+vm+dh".into()));
+    let fail = |over: &str, text: &str| {
+        fails(&["lab", "sweep", "mh:count=200", "--over", over], 64, text);
+    };
+    fail("memory", "NAME=V1,V2");
+    fail("memory=16m,1m", "16m to 4g");
+    fail("machine=nvme2018", "did you mean 'nvme2019'?");
+}

@@ -1,4 +1,4 @@
-//! The drive: arm, platters, read-ahead buffer and write cache.
+//! The drive: arm, platters, read-ahead buffer and write cache; or flash memory ([`super::flash`]).
 //!
 //! The drive executes one command at a time and returns the time of its completion.
 //!
@@ -14,6 +14,7 @@
 
 use std::collections::VecDeque;
 
+use super::flash::Flash;
 use super::geometry::{Geometry, SECTOR};
 use super::parameters::{DiskPreset, WriteCache};
 
@@ -86,6 +87,8 @@ pub(crate) struct Drive {
     cached: VecDeque<(Extent, u64)>,
     cached_sectors: u64,
     costs: DriveTimes,
+    /// The medium, if it has no platters.
+    flash: Option<Flash>,
     pub(crate) work: DriveCounters,
 }
 
@@ -132,6 +135,7 @@ impl Drive {
             cached: VecDeque::new(),
             cached_sectors: 0,
             costs,
+            flash: d.flash.as_ref().map(|flash| Flash::new(flash, d.buffer_kb, d.bus_mb_s)),
             work: DriveCounters::default(),
         }
     }
@@ -188,6 +192,9 @@ impl Drive {
 
     /// A read that is requested at time `at`. Returns the time of completion.
     pub(crate) fn read(&mut self, at: u64, extent: Extent) -> u64 {
+        if let Some(flash) = &self.flash {
+            return flash.read(at, extent);
+        }
         self.empty_until(at);
         let from_buffer = at + self.costs.hit + extent.sectors * self.costs.bus;
         if let Some(done) = self.read_on(at, extent) {
@@ -244,6 +251,9 @@ impl Drive {
     /// A write that is requested at time `at`. Returns the time at which the drive reports
     /// completion.
     pub(crate) fn write(&mut self, at: u64, extent: Extent) -> u64 {
+        if let Some(flash) = &mut self.flash {
+            return flash.write(at, extent);
+        }
         self.empty_until(at);
         self.end_stream(at);
         self.segments.retain(|s| !s.overlaps(extent));
@@ -264,6 +274,12 @@ impl Drive {
         self.cached.push_back((extent, taken));
         self.cached_sectors += extent.sectors;
         taken
+    }
+
+    /// A flush that is requested at time `at`, after all writes. Returns the time of completion.
+    /// The disks of 2002 got no such command.
+    pub(crate) fn flush(&self, at: u64) -> u64 {
+        self.flash.as_ref().map_or(at, |flash| flash.flush(at))
     }
 
     fn is_full(&self, more: u64) -> bool {

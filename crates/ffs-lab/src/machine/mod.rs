@@ -30,7 +30,9 @@ mod calibration;
 mod cpu_costs;
 mod disk;
 mod drive;
+mod flash;
 mod geometry;
+mod kernel_limits;
 mod parameters;
 mod preset;
 mod simulator;
@@ -52,6 +54,7 @@ use cpu_costs::CpuCosts;
 pub(crate) use disk::SimDisk;
 use disk::Wait;
 use drive::{Direction, Extent};
+pub(crate) use kernel_limits::{KernelLimits, MEMORY};
 pub(crate) use preset::Preset;
 pub(crate) use simulator::MachineCounters;
 use simulator::Simulator;
@@ -67,6 +70,8 @@ pub(crate) struct Machine {
     simulator: Mutex<Simulator>,
     meter: Mutex<CostMeter>,
     prices: CpuCosts,
+    /// How many times as fast as the machine of 2002 the processor is.
+    processor: f64,
     in_background: AtomicBool,
 }
 
@@ -100,7 +105,8 @@ impl Machine {
         Machine {
             simulator: Mutex::new(Simulator::new(preset, seed)),
             meter: Mutex::default(),
-            prices: CpuCosts::new(&preset.cpu),
+            prices: CpuCosts::new(&preset.cpu.faster(preset.host.processor)),
+            processor: preset.host.processor,
             in_background: AtomicBool::new(false),
         }
     }
@@ -154,8 +160,9 @@ impl Machine {
         self.pay(self.prices.page_headers(blocks));
     }
 
-    /// Charges for processor time of a program.
+    /// Charges for the processor time that a program takes on the machine of 2002.
     pub(crate) fn compute(&self, work: Duration) {
+        let work = work.div_f64(self.processor);
         let ns = u64::try_from(work.as_nanos()).unwrap_or(u64::MAX / 4);
         self.simulator().work(ns.min(u64::MAX / 4));
     }
@@ -241,7 +248,7 @@ impl Machine {
     fn flush(&self) {
         self.settle();
         if !self.is_background() {
-            self.simulator().wait_for_all();
+            self.simulator().flush();
         }
     }
 }

@@ -62,6 +62,22 @@ pub(crate) struct DiskPreset {
     pub(crate) write_cache: WriteCache,
     /// The most writes in the cache.
     pub(crate) write_cache_segments: u32,
+    /// The medium, if it is flash memory. The platters then only give the capacity.
+    pub(crate) flash: Option<FlashPreset>,
+}
+
+/// The medium of a drive of flash memory.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FlashPreset {
+    /// A read of one block, without the transfer.
+    pub(crate) read_us: f64,
+    /// A write of one block into the buffer, without the transfer.
+    pub(crate) write_us: f64,
+    /// A flush of an empty buffer.
+    pub(crate) flush_us: f64,
+    /// The rate at which all channels together empty the buffer.
+    pub(crate) program_mb_s: f64,
 }
 
 macro_rules! costs {
@@ -76,6 +92,12 @@ macro_rules! costs {
         impl CpuPreset {
             pub(super) fn each(&self) -> Vec<(&'static str, f64)> {
                 vec![$((stringify!($name), self.$name),)*]
+            }
+
+            /// The costs on a processor that is so many times as fast, with the same caches.
+            pub(crate) fn faster(&self, times: f64) -> CpuPreset {
+                let near_directory_kb = self.near_directory_kb;
+                CpuPreset { near_directory_kb, ..CpuPreset { $($name: self.$name / times,)* } }
             }
         }
     };
@@ -131,6 +153,13 @@ pub(crate) struct HostPreset {
     pub(crate) dirty_buffers: u32,
     /// Seconds between runs of the syncer.
     pub(crate) syncer_seconds: u32,
+    /// How many times as fast as that of the preset's costs the processor is.
+    #[serde(skip, default = "one")]
+    pub(crate) processor: f64,
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 /// The volume and its ageing.

@@ -18,10 +18,14 @@ use super::parameters::{CpuPreset, DiskPreset, HostPreset, VolumePreset};
 use crate::error::{LabError, Result};
 
 /// The built-in presets: name and text.
-const BUILT_IN: [(&str, &str); 3] = [
+const BUILT_IN: [(&str, &str); 7] = [
     ("p4-1600", include_str!("presets/p4-1600.toml")),
     ("ide2001-5400", include_str!("presets/ide2001-5400.toml")),
     ("ide2001-7200", include_str!("presets/ide2001-7200.toml")),
+    ("scsi2002-15k", include_str!("presets/scsi2002-15k.toml")),
+    ("sata2016-7200", include_str!("presets/sata2016-7200.toml")),
+    ("ssd2009", include_str!("presets/ssd2009.toml")),
+    ("nvme2019", include_str!("presets/nvme2019.toml")),
 ];
 
 /// The presets that form the machine of the paper.
@@ -145,6 +149,12 @@ impl Preset {
         bounds("segment_kb", d.segment_kb.into(), 1.0, 65536.0)?;
         bounds("buffer_kb", d.buffer_kb.into(), 64.0, 4e6)?;
         bounds("write_cache_segments", d.write_cache_segments.into(), 1.0, 1e5)?;
+        if let Some(flash) = &d.flash {
+            bounds("read_us", flash.read_us, 0.0, 1e6)?;
+            bounds("write_us", flash.write_us, 0.0, 1e6)?;
+            bounds("flush_us", flash.flush_us, 0.0, 1e6)?;
+            bounds("program_mb_s", flash.program_mb_s, 0.5, 1e5)?;
+        }
         for (name, us) in self.cpu.each() {
             bounds(name, us, 0.0, 1e6)?;
         }

@@ -106,7 +106,7 @@ impl Simulator {
             high: sectors(preset.host.running_kb),
             low: sectors(preset.host.running_low_kb),
             largest: sectors(preset.host.request_kb),
-            request_cost: (preset.cpu.disk_request * 1e3) as u64,
+            request_cost: (preset.cpu.disk_request / preset.host.processor * 1e3) as u64,
             hash: FNV_BASIS,
             done: MachineCounters::default(),
         }
@@ -212,12 +212,13 @@ impl Simulator {
         self.waited_since(began);
     }
 
-    /// Waits until the queue and the backlog are empty.
-    pub(crate) fn wait_for_all(&mut self) {
+    /// Waits until the queue and the backlog are empty, and flushes the drive.
+    pub(crate) fn flush(&mut self) {
         let began = self.now;
         while self.active.is_some() {
-            self.now = self.complete();
+            self.now = self.now.max(self.complete());
         }
+        self.now = self.drive.flush(self.now);
         self.waited_since(began);
     }
 

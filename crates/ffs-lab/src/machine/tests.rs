@@ -149,7 +149,7 @@ fn the_queue_goes_one_way_and_merges_neighbours() {
     for lba in places.drain(..) {
         simulator.write(at(lba, 32));
     }
-    simulator.wait_for_all();
+    simulator.flush();
     let done = simulator.done();
     assert_eq!(done.writes, 4, "neighbours were not merged: {done:?}");
     assert_eq!(done.sectors_written, 6 * 32);
@@ -183,7 +183,7 @@ fn the_background_waits_in_a_backlog_and_a_read_passes_it() {
     assert!(simulator.backlog() > 900, "the queue takes a megabyte: {}", simulator.backlog());
     simulator.read(at(15_000_000, 32));
     assert!(simulator.backlog() > 800, "a read waited for the backlog");
-    simulator.wait_for_all();
+    simulator.flush();
     assert_eq!((simulator.backlog(), simulator.done().sectors_written), (0, 32_000));
 }
 
@@ -238,7 +238,7 @@ fn the_same_operations_take_the_same_time() {
                 _ => simulator.defer(place, Direction::Write),
             }
         }
-        simulator.wait_for_all();
+        simulator.flush();
         (simulator.now(), simulator.trace_hash(), simulator.done())
     };
     assert_eq!(run(1), run(1));

@@ -40,6 +40,8 @@ pub(crate) struct Axes {
     pub(crate) log: bool,
     /// The reference levels.
     pub(crate) levels: Vec<ReferenceLine>,
+    /// The names of the places 0, 1, 2, ... of the horizontal axis; empty for numbers.
+    pub(crate) names: Vec<String>,
 }
 
 /// Draws the figure; `None` without a point.
@@ -107,10 +109,14 @@ fn grid(svg: &mut SvgWriter, (x, y): (&Scale, &Scale), axes: &Axes) {
         svg.text((LEFT - 6.0, at + 3.6), Anchor::End, "soft small", &label);
     }
     let marks = x.marks(56.0);
-    for mark in &marks {
-        let at = x.at(*mark);
+    let numbers = || marks.iter().map(|mark| (*mark, scale::label(&marks, *mark)));
+    let names = || (0..).map(f64::from).zip(axes.names.iter().cloned());
+    let labels: Vec<(f64, String)> =
+        if axes.names.is_empty() { numbers().collect() } else { names().collect() };
+    for (mark, label) in labels {
+        let at = x.at(mark);
         svg.line((at, BOTTOM), (at, BOTTOM + 4.0), "axis", "");
-        svg.text((at, BOTTOM + 16.0), Anchor::Middle, "soft small", &scale::label(&marks, *mark));
+        svg.text((at, BOTTOM + 16.0), Anchor::Middle, "soft small", &label);
     }
     svg.line((LEFT, BOTTOM), (RIGHT, BOTTOM), "axis", "");
     svg.text((6.0, 12.0), Anchor::Start, "soft small", &axes.y);
@@ -153,6 +159,7 @@ mod tests {
                 y: "µs".to_owned(),
                 log,
                 levels: vec![level.clone()],
+                names: Vec::new(),
             };
             let curves = [curve("linear", 35.0), curve("dirhash", 0.0)];
             let figure = draw("c", "t", &curves, &axes).unwrap();

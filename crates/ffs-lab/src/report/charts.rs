@@ -149,6 +149,7 @@ impl CurveChart {
             y: "µs for each operation".to_owned(),
             log: false,
             levels: self.levels(published),
+            names: Vec::new(),
         };
         draw(self.id, self.title, &curves, &axes)
     }

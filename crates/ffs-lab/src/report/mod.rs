@@ -9,6 +9,7 @@
 //! | `cost_curves` | the cost curves and the sizes at which they jump |
 //! | `explain` | the counters behind a time, and one sentence about them |
 //! | `score` | how many published numbers are reached within which factor |
+//! | `comparison` | the published numbers and ours, as a table for a document |
 //! | `command` | the command line that runs the same study again |
 //! | `charts` | the figures of the report |
 //! | `page` | the HTML page |
@@ -25,6 +26,7 @@
 
 mod charts;
 mod command;
+mod comparison;
 mod cost_curves;
 mod criteria;
 mod explain;
@@ -91,7 +93,8 @@ impl Report {
         Ok(Report { measured, compared, scores, targets, figures, published })
     }
 
-    /// Writes `report.html`, and each figure with its data to `figures/`.
+    /// Writes `report.html`, each figure with its data to `figures/`, and `comparison.md`: every
+    /// published number beside ours.
     ///
     /// # Errors
     /// [`LabError::Unusable`] if a file cannot be written.
@@ -101,6 +104,7 @@ impl Report {
         made.map_err(|error| LabError::unusable(&figures.display().to_string(), error))?;
         let page = dir.join("report.html");
         put(&page, &self.html()?)?;
+        put(&dir.join("comparison.md"), &comparison::markdown(self))?;
         let mut files = 0;
         for figure in &self.figures {
             put(&figures.join(format!("{}.svg", figure.id)), &figure.file())?;

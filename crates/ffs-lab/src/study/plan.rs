@@ -123,12 +123,23 @@ impl Plan {
     /// The target under a combination, in the syntax of [`crate::TargetSpec::parse`].
     #[must_use]
     pub(crate) fn target_in(&self, combination: u32) -> String {
+        let words = self.words_in(combination);
+        let joint = if self.target.contains(':') { ',' } else { ':' };
+        if words.is_empty() {
+            self.target.clone()
+        } else {
+            format!("{}{joint}{words}", self.target)
+        }
+    }
+
+    /// The options of a combination, separated by commas.
+    #[must_use]
+    pub(crate) fn words_in(&self, combination: u32) -> String {
         let bits = self.factors.iter().enumerate();
         let words = bits.map(|(bit, f)| if combination >> bit & 1 == 1 { &f.on } else { &f.off });
-        words.filter(|words| !words.is_empty()).fold(self.target.clone(), |target, words| {
-            let joint = if target.contains(':') { ',' } else { ':' };
-            format!("{target}{joint}{words}")
-        })
+        let words: Vec<&str> =
+            words.map(String::as_str).filter(|words| !words.is_empty()).collect();
+        words.join(",")
     }
 
     /// The name of a job: `mh su+dp #2`.

@@ -16,11 +16,13 @@ use ffs_device::{Rng, SplitMix64};
 use super::volume::{PIECE, Volume};
 use super::{CoreSpec, Demand, DirId, Facts, FileId, Forgotten, Kind, Open, Stat, Target, Usage};
 use crate::error::{LabError, Result};
-use crate::machine::{AgedVolumes, Call, Machine, Preset, SimDisk, workplace};
+use crate::machine::{
+    AgedVolumes, Call, KernelLimits, MEMORY, Machine, Preset, SimDisk, workplace,
+};
 
 /// The words of `sim` besides the options of a mount.
-const OWN: &str = "sync, async, softdep, noatime, relatime, atime, machine=NAME|FILE, seed=, \
-                   size=MB, used=, \
+const OWN: &str = "sync, async, softdep, noatime, relatime, atime, machine=NAME|FILE, \
+                   memory=SIZE, processor=TIMES, seed=, size=MB, used=, \
                    turnover=";
 /// Short names of options, as in the paper.
 const ALIASES: [(&str, &str); 1] = [("vmiodir", "vmiodirenable")];
@@ -54,10 +56,24 @@ impl SimSpec {
             let word = if value.is_empty() { name } else { format!("{name}={value}") };
             spec.core.set(&word)?;
         }
+        // The size of the memory sets several switches, and each may be set by itself afterwards.
+        let memory = words.iter().find_map(|word| of(word, "memory="));
+        if let Some(memory) = memory {
+            spec.set_memory(&memory)?;
+        }
         for word in words {
             spec.set(word)?;
         }
         Ok(spec)
+    }
+
+    /// Sets the limits of a kernel with this memory.
+    fn set_memory(&mut self, size: &str) -> std::result::Result<(), String> {
+        let bytes = ffs_core::size(size).filter(|bytes| MEMORY.contains(bytes));
+        let bytes = bytes.ok_or_else(|| format!("'memory={size}': expected 16m to 4g"))?;
+        let limits = KernelLimits::of(bytes);
+        self.preset.host.dirty_buffers = u32::try_from(limits.hidirtybuffers).unwrap_or(u32::MAX);
+        limits.switches().iter().try_for_each(|word| self.core.set(word))
     }
 
     /// Applies one `NAME=VALUE`, or a name that needs no value.
@@ -68,7 +84,11 @@ impl SimSpec {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let number = |what: &str| format!("'{word}': expected {what}");
         match name {
-            "machine" => {}
+            "machine" | "memory" => {}
+            "processor" => {
+                let times = value.parse().ok().filter(|times| (0.1..=1000.0).contains(times));
+                self.preset.host.processor = times.ok_or_else(|| number("0.1 to 1000"))?;
+            }
             "seed" => self.seed = Some(value.parse().map_err(|_| number("a number"))?),
             "used" => {
                 let percent = value.parse().ok().filter(|percent| *percent <= 85);

@@ -325,3 +325,33 @@ fn files_are_written_and_the_directory_that_cannot_be_is_named() {
     let error = report.write(&file).unwrap_err().to_string();
     assert!(error.contains("file/figures"), "{error}");
 }
+
+/// Options, published number and command of each line of a comparison.
+fn lines_of(table: &str) -> Vec<(String, String, String)> {
+    let cells = |line: &str| -> Vec<String> {
+        line.split(" | ").map(|cell| cell.trim_matches(['|', ' ']).to_owned()).collect()
+    };
+    let rows = table.lines().filter(|line| line.contains("`ffs lab run ")).map(cells);
+    rows.map(|row| match &row[..] {
+        [_, on, published, _, _, command] => (on.clone(), published.clone(), command.clone()),
+        [_, published, _, _, command] => (String::new(), published.clone(), command.clone()),
+        _ => panic!("{row:?}"),
+    })
+    .collect()
+}
+
+#[test]
+fn the_comparison_and_its_document_have_every_published_number() {
+    let report = Report::of(&synthetic::small(&["su", "dh"], 2)).unwrap();
+    let rows = lines_of(&comparison::markdown(&report));
+    let numbers: usize = report.published.sections.iter().map(|section| section.rows.len()).sum();
+    assert_eq!(rows.len(), numbers + report.published.rows().count());
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab/claims.md");
+    let document = fs::read_to_string(path).unwrap();
+    let (_, tables) = document.split_once("## Numbers").unwrap();
+    let document = lines_of(tables);
+    for (row, kept) in rows.iter().zip(&document) {
+        assert_eq!(row, kept);
+    }
+    assert_eq!(rows.len(), document.len());
+}

@@ -1,0 +1,94 @@
+//! A drive of flash memory.
+//!
+//! A read takes the latency of the medium and the transfer. A write completes in the drive's
+//! buffer, which the channels of the medium empty at their common rate. If the buffer is full, the
+//! write waits. A flush waits until the buffer is empty, and takes a fixed time.
+//!
+//! # Invariants
+//! 1. Times depend on the sizes of the requests and on what is in the buffer, never on places.
+//!
+//! Not modelled: garbage collection, wear, and several reads at a time. The file system of 2002
+//! reads one block at a time.
+
+use super::drive::Extent;
+use super::geometry::SECTOR;
+use super::parameters::FlashPreset;
+
+/// The state of the drive.
+#[derive(Debug)]
+pub(super) struct Flash {
+    read: u64,
+    write: u64,
+    flush: u64,
+    /// Nanoseconds for each sector on the interface.
+    bus: u64,
+    /// Nanoseconds for each sector that the channels write.
+    program: u64,
+    /// Sectors of the buffer.
+    buffer: u64,
+    /// When the buffer is empty, if nothing else is written.
+    empty: u64,
+}
+
+impl Flash {
+    /// A drive with an empty buffer of `buffer_kb`, at an interface of `bus_mb_s`.
+    pub(super) fn new(f: &FlashPreset, buffer_kb: u32, bus_mb_s: f64) -> Flash {
+        let us = |us: f64| (us * 1e3) as u64;
+        let sector = |mb_s: f64| (SECTOR as f64 * 1e3 / mb_s) as u64;
+        Flash {
+            read: us(f.read_us),
+            write: us(f.write_us),
+            flush: us(f.flush_us),
+            bus: sector(bus_mb_s),
+            program: sector(f.program_mb_s),
+            buffer: u64::from(buffer_kb) * 1024 / SECTOR,
+            empty: 0,
+        }
+    }
+
+    /// A read that is requested at time `at`. Returns the time of completion.
+    pub(super) fn read(&self, at: u64, extent: Extent) -> u64 {
+        at + self.read + extent.sectors * self.bus
+    }
+
+    /// A write that is requested at time `at`. Returns the time at which the buffer has it.
+    pub(super) fn write(&mut self, at: u64, extent: Extent) -> u64 {
+        // The buffer has space when all but `buffer` sectors, this write included, are written.
+        let space = self.empty + extent.sectors * self.program;
+        let space = space.saturating_sub(self.buffer * self.program);
+        let done = at.max(space) + self.write + extent.sectors * self.bus;
+        self.empty = self.empty.max(at) + extent.sectors * self.program;
+        done
+    }
+
+    /// A flush that is requested at time `at`. Returns the time of completion.
+    pub(super) fn flush(&self, at: u64) -> u64 {
+        at.max(self.empty) + self.flush
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_buffer_writes_at_the_rate_of_the_channels() {
+        let preset =
+            FlashPreset { read_us: 50.0, write_us: 20.0, flush_us: 500.0, program_mb_s: 512.0 };
+        let mut drive = Flash::new(&preset, 1024, 1024.0);
+        let extent = |lba| Extent { lba, sectors: 128 };
+        // 64 KiB: 64 us on the interface, 128 us in the channels.
+        assert_eq!(drive.read(1_000_000, extent(7)), 1_000_000 + 50_000 + 128 * 500);
+        let mut now = 0;
+        let mut times = Vec::new();
+        for n in 0..64 {
+            let done = drive.write(now, extent(n * 1000));
+            times.push(done - now);
+            now = done;
+        }
+        assert_eq!(times[0], 20_000 + 128 * 500);
+        let rate = 128.0 * SECTOR as f64 / times[63] as f64 * 1e3;
+        assert!(rate < 513.0, "{rate} MB/s with a full buffer");
+        assert!(drive.flush(now) > now + 500_000, "the buffer has something left");
+    }
+}
