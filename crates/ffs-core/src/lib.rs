@@ -51,7 +51,9 @@ pub use ffs_ondisk::quota::{Dqblk, QuotaType};
 pub use ffs_ondisk::rdev::DeviceNumber;
 pub use ffs_ondisk::{FileFlags, FileType, GID_OPERATOR, Ino, Timespec};
 pub use mount::{CheckNeed, CheckProgress, Env, Ffs, Nature, SnapshotStats, Sysctl};
-pub use ops::{Adjusted, BackgroundCheck, Changed, QuotaRepair, SecondName, Vnode, acl};
+pub use ops::{
+    Adjusted, BackgroundCheck, Changed, QuotaRepair, SecondName, SnapshotInfo, Vnode, acl,
+};
 pub use options::{Atime, MountOptions, OrderingPolicy, QuotaOption, QuotaOptions};
 pub use ordering::JournalStats;
 #[cfg(feature = "mutants")]

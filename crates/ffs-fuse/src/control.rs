@@ -3,7 +3,7 @@
 use crate::error::MountError;
 use crate::mountinfo::{self, Mount};
 use crate::server::{CONTROL, MESSAGE};
-use ffs_core::{GID_OPERATOR, SnapshotStats};
+use ffs_core::{GID_OPERATOR, Ino, SnapshotInfo, SnapshotStats};
 use ffs_device::host_words;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Gid, Mode, OFlags};
@@ -236,6 +236,26 @@ pub fn make_snapshot(file: &Path) -> Result<SnapshotStats, MountError> {
         let _ = std::fs::remove_file(file);
     }
     made
+}
+
+/// The snapshots of the volume that is mounted on `mount_point`, oldest first.
+///
+/// # Errors
+/// No ffs file system is mounted there; [`MountError::NotAllowed`].
+pub fn snapshots(mount_point: &Path) -> Result<Vec<SnapshotInfo>, MountError> {
+    find_mount(mount_point)?;
+    let answer = command(mount_point, "snapshots")?;
+    let line = |line: &str| {
+        let [ino, made, held, image]: [String; 4] = words(line)?;
+        Some(SnapshotInfo {
+            ino: Ino(ino.parse().ok()?),
+            made: made.parse().ok()?,
+            held: held.parse().ok()?,
+            image: image.parse().ok()?,
+        })
+    };
+    let lines = answer.lines().filter(|text| !text.is_empty());
+    lines.map(|text| line(text).ok_or_else(version_mismatch)).collect()
 }
 
 /// Removes `file`, a snapshot on an ffs mount.

@@ -5,7 +5,7 @@
 //! 2. The undo log is beyond the end of the old volume, in fragments that are free in the new one.
 //!    Its content stays there afterwards.
 
-use ffs_ondisk::{CgNo, Format, FragNo, Geometry, Superblock, sbcheck};
+use ffs_ondisk::{CgNo, Csum, Format, FragNo, Geometry, Superblock, sbcheck};
 
 use super::undo::UndoLog;
 use super::{Backups, GrowfsReport};
@@ -158,11 +158,7 @@ fn place_csum(sb: &mut Superblock, old: &Volume<'_>, size: u64) -> Result<(), Ad
     let (fpg, need) = (u64::from(g.fpg), u64::from(g.numfrags_up(sb.f.cssize as u64)));
     let least = u64::from(g.dblkno) + need;
     let Some(c) = (g.ncg..sb.f.ncg).find(|&c| (size - u64::from(c) * fpg).min(fpg) >= least) else {
-        return Err(AdminError::Size(
-            "no new cylinder group has the space for the larger summary area: grow the file \
-             system by more"
-                .into(),
-        ));
+        return Err(AdminError::Size(no_place(old, sb.f.cssize as u64)));
     };
     let at = u64::from(c) * fpg + u64::from(g.dblkno);
     sb.f.csaddr = i64::try_from(at).map_err(|_| too_large(old, size))?;
@@ -170,6 +166,26 @@ fn place_csum(sb: &mut Superblock, old: &Volume<'_>, size: u64) -> Result<(), Ad
         sb.f.old_csaddr = i32::try_from(at).map_err(|_| too_large(old, size))?;
     }
     Ok(())
+}
+
+/// Why no new group has the space for a summary area of `bytes` bytes. A larger file system has
+/// more groups, and so a larger summary area; the size of a group does not change.
+fn no_place(old: &Volume<'_>, bytes: u64) -> String {
+    let g = &old.geo;
+    let most = u64::from(g.fpg - g.dblkno) * u64::from(g.fsize);
+    if bytes > most {
+        let per_group = Csum::SIZE as u64;
+        let groups = most / per_group;
+        let size = groups * u64::from(g.fpg) * u64::from(g.fsize);
+        return format!(
+            "the cylinder groups are too small: one of {} KiB has no space for the summary area \
+             of so many; this file system can grow to about {} MiB, a new one to any size",
+            u64::from(g.fpg) * u64::from(g.fsize) >> 10,
+            size >> 20
+        );
+    }
+    "no new cylinder group has the space for the larger summary area: grow the file system by more"
+        .to_owned()
 }
 
 fn too_large(old: &Volume<'_>, size: u64) -> AdminError {

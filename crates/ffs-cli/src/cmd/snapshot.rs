@@ -1,17 +1,19 @@
 //! `ffs snapshot`.
 
 mod change;
+mod mounted;
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use bsdffs::snapshot::{Active, Listed, list};
 use ffs_core::Timespec;
 use serde::Serialize;
 
 use super::{Doc, EXIT, mount};
-use crate::fail::{Failure, Outcome};
+use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, JsonName, human};
 use crate::session::Session;
 use crate::session::snapshot::{AtEnd, inside};
@@ -22,6 +24,7 @@ pub(crate) const DOC: Doc = Doc {
         ("ffs snapshot create disk.img:/.snap/monday", "make a snapshot of an image"),
         ("ffs snapshot create /mnt/.snap/monday", "make one of a mounted volume, while it is used"),
         ("ffs snapshot list disk.img", "the snapshots of a volume, oldest first"),
+        ("ffs snapshot list /mnt", "those of a mounted volume"),
         ("ffs snapshot mount disk.img:/.snap/monday /mnt", "mount one, read-only"),
         ("ffs ls -l disk.img:/.snap/monday", "list its root directory, without a mount"),
         ("ffs cp disk.img:/.snap/monday:/etc/rc.conf .", "copy a file out of it"),
@@ -83,8 +86,8 @@ struct DeleteArgs {
 /// the volume that it shows. The space is freed when the last name is removed.
 #[derive(clap::Args)]
 struct ListArgs {
-    /// IMAGE[@N]
-    #[arg(value_name = "IMAGE")]
+    /// IMAGE[@N], or the directory on which ffs has mounted the volume
+    #[arg(value_name = "IMAGE|MOUNT")]
     image: OsString,
     /// Print JSON
     #[arg(long)]
@@ -160,28 +163,38 @@ impl Line {
 }
 
 fn list_snapshots(args: &ListArgs) -> Outcome {
+    let dir = Path::new(&args.image);
+    if dir.is_dir() {
+        let name = show(args.image.as_bytes());
+        return print_list(&name, mounted::list(dir)?, args.json);
+    }
     let (session, _) = Session::read_at(&image_path(&args.image)?, AtEnd::Root)?;
     let found = list(&*session.device, &session.ffs, &session.cred);
     let found = found.map_err(|error| Failure::new(session.image(), error))?;
+    let printed = print_list(session.image(), found, args.json);
+    session.finish()?;
+    printed
+}
+
+/// Prints the snapshots of the volume `name`.
+fn print_list(name: &str, found: Vec<Listed>, json: bool) -> Outcome {
     let lines: Vec<Line> = found.into_iter().map(Line::new).collect();
     for line in &lines {
         if let Some(problem) = &line.problem {
-            let image = session.image();
-            let check = format!("check the volume: ffs fsck -n {image}");
-            let what = format!("{image}:{}, inode {}", line.name(), line.inode);
+            let check = format!("check the volume: ffs fsck -n {name}");
+            let what = format!("{name}:{}, inode {}", line.name(), line.inode);
             output::error(Failure::new(what, problem).hint(check).text);
         }
     }
-    if args.json {
+    if json {
         output::json(&lines)?;
     } else if lines.is_empty() {
-        output::note(format!("{}: no snapshots", session.image()));
+        output::note(format!("{name}: no snapshots"));
     } else {
         let mut out = output::stdout();
         write!(out, "{}", table(&lines))?;
         out.flush()?;
     }
-    session.finish()?;
     Ok(u8::from(output::errors() > 0))
 }
 

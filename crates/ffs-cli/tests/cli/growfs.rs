@@ -133,3 +133,16 @@ fn fixtures_grow_and_keep_their_tree() {
         assert_eq!(ok(&["ls", "-lRi", &image]), before);
     }
 }
+
+#[test]
+fn the_limit_of_small_groups_is_printed() {
+    let d = Dir::new();
+    fs::create_dir(d.path("tree")).unwrap();
+    let image = d.str("small.img");
+    ok(&["build", &image, &d.str("tree")]);
+    let printed = fails(&["growfs", "-N", "-s", "4t", &image], 1, "groups are too small");
+    let limit = printed.split("about ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    let limit: u64 = limit.parse().unwrap();
+    ok(&["growfs", "-N", "-s", &format!("{}m", limit * 9 / 10), &image]);
+    fails(&["growfs", "-N", "-s", &format!("{}m", limit * 12 / 10), &image], 1, "too small");
+}

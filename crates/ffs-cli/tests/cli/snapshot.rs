@@ -253,8 +253,13 @@ fn a_snapshot_of_a_mounted_volume_is_made_while_programs_write() {
     assert!(written.is_err());
     let not = run(&["snapshot", "delete", dir.join("kept").to_str().unwrap()]);
     assert!(text(&not).contains("not a snapshot"), "{}", text(&not));
+    let listed = ok(&["snapshot", "list", &at]);
+    let names: Vec<&str> =
+        listed.lines().skip(1).filter_map(|line| line.split_whitespace().last()).collect();
+    assert_eq!(names, ["/.snap/first", "/.snap/second"], "{listed}");
     ok(&["snapshot", "delete", second.to_str().unwrap()]);
     ok(&["umount", &at]);
+    assert!(text(&run(&["snapshot", "list", &at])).contains("nothing is mounted"));
     ok(&["fsck", "-n", "-f", &image]);
     ok(&["fsck", "-n", &format!("{image}:/.snap/first")]);
     assert_eq!(ok(&["ls", &format!("{image}:/.snap")]).trim(), "first");

@@ -57,6 +57,7 @@ mod xattrs;
 
 pub use bgfsck::{Adjusted, BackgroundCheck, Changed, SecondName};
 pub use quota::QuotaRepair;
+pub use snapshot::SnapshotInfo;
 pub use vnode::Vnode;
 
 use crate::alloc::Reserve;

@@ -8,7 +8,9 @@ use crate::error::{Error, Result};
 use crate::inode::LockedInode;
 use crate::mount::{Ffs, Mount, SnapshotStats};
 use crate::types::NodeKind;
-use ffs_ondisk::{FileFlags, Ino};
+use ffs_ondisk::snapshot::image_bytes;
+use ffs_ondisk::superblock::SBLOCKSIZE;
+use ffs_ondisk::{FileFlags, Ino, Superblock};
 
 /// The permissions of a new snapshot.
 const MODE: u16 = 0o400;
@@ -51,11 +53,43 @@ impl Ffs {
         self.retry_after_reclaim(|| self.0.make_snapshot(&file.ip))
     }
 
+    /// The properties of the active snapshots of a read-write mount, oldest first. One that is
+    /// removed meanwhile is left out.
+    #[must_use]
+    pub fn snapshot_list(&self) -> Vec<SnapshotInfo> {
+        let (at, image) = (self.superblock_location(), image_bytes(self.geometry()));
+        let info = |ino| {
+            let file = self.vget(ino, None).ok()?;
+            let mut bytes = vec![0; SBLOCKSIZE];
+            let read = self.read(&file, at, &mut bytes);
+            let made = match read.map(|_| Superblock::decode(&bytes, at)) {
+                Ok(Ok(sb)) => sb.f.time,
+                _ => 0,
+            };
+            let held = self.getattr(&file).blocks.saturating_mul(512);
+            Some(SnapshotInfo { ino, made, held, image })
+        };
+        self.snapshots().into_iter().filter_map(info).collect()
+    }
+
     /// The active snapshots of a read-write mount, oldest first.
     #[must_use]
     pub fn snapshots(&self) -> Vec<Ino> {
         self.0.ump.snapshots.listed()
     }
+}
+
+/// The properties of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    /// Inode number.
+    pub ino: Ino,
+    /// When it was made: the last write of the superblock in it, seconds; 0 if it cannot be read.
+    pub made: i64,
+    /// Bytes that only the snapshot holds, with its indirect blocks and its block list.
+    pub held: u64,
+    /// Bytes of the volume that it shows.
+    pub image: u64,
 }
 
 /// Only root may make snapshots: a snapshot shows all files.

@@ -9,6 +9,7 @@
 //! | `sync` | writes everything in memory before the reply | owner |
 //! | `remount ro`, `remount rw` | the server's part of `mount -o remount` | owner |
 //! | `snapshot` | makes a snapshot in the file of the ioctl, which is empty | owner |
+//! | `snapshots` | returns a line for each snapshot: inode, time, bytes held, bytes of the image | owner |
 //! | `check`, `check force` | starts a check in the background | owner |
 //! | `check-stop` | ends it, and waits for its end | owner |
 //! | `check-status` | returns its progress or its result, see `checker` | owner |
@@ -25,7 +26,7 @@
 use super::Server;
 use crate::checker::Checker;
 use crate::wire::{Errno, Reply, Request};
-use ffs_core::{Cred, FileFlags, Nature, Sysctl, TunableError};
+use ffs_core::{Cred, FileFlags, Nature, SnapshotInfo, Sysctl, TunableError};
 use std::sync::Arc;
 
 /// Bytes of a message.
@@ -63,6 +64,7 @@ impl Server {
                 None => "ok none".to_owned(),
             },
             ("snapshot", "") => self.snapshot(r, out)?,
+            ("snapshots", "") => self.snapshots(),
             ("is-snapshot", "") => {
                 let flags = self.fs.getattr(&self.node(r)?).flags;
                 format!("ok {}", u8::from(flags.contains(FileFlags::SF_SNAPSHOT)))
@@ -92,6 +94,12 @@ impl Server {
             }
             Err(e) => format!("error {e}"),
         })
+    }
+
+    fn snapshots(&self) -> String {
+        let line = |s: SnapshotInfo| format!("\n{}\t{}\t{}\t{}", s.ino, s.made, s.held, s.image);
+        let lines: String = self.fs.snapshot_list().into_iter().map(line).collect();
+        format!("ok{lines}")
     }
 
     /// Calls `call` with what checks the volume in the background.
