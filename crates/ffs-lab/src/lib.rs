@@ -64,6 +64,7 @@ pub mod crash;
 pub mod dirs;
 mod error;
 mod file_names;
+pub mod index;
 mod machine;
 pub mod memory_latency;
 mod plot;

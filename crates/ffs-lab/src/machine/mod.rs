@@ -10,6 +10,7 @@
 //! | `cpu_costs` | the processor time of each kind of work |
 //! | `sparse_store` | the bytes on the disk |
 //! | `disk` | the machine as a block device |
+//! | `foreign_volume` | volumes that only the laboratory mounts |
 //! | `aging` | volumes that have been used for years |
 //!
 //! # Invariants
@@ -30,6 +31,7 @@ mod calibration;
 mod cpu_costs;
 mod disk;
 mod drive;
+mod foreign_volume;
 mod geometry;
 mod parameters;
 mod preset;
@@ -47,11 +49,12 @@ use ffs_core::CounterValues;
 use ffs_device::{Clock, Timestamp};
 
 pub(crate) use aging::{AgedVolumes, workplace};
-pub(crate) use cpu_costs::Call;
 use cpu_costs::CpuCosts;
+pub(crate) use cpu_costs::{Call, SearchWork};
 pub(crate) use disk::SimDisk;
 use disk::Wait;
 use drive::{Direction, Extent};
+pub(crate) use foreign_volume::{ForeignVolume, mark as mark_foreign};
 pub(crate) use preset::Preset;
 pub(crate) use simulator::MachineCounters;
 use simulator::Simulator;
@@ -147,6 +150,11 @@ impl Machine {
     /// Charges for a call of a program.
     pub(crate) fn call(&self, call: Call) {
         self.pay(self.prices.call(call));
+    }
+
+    /// Charges for the work of a directory index in a directory of `bytes`.
+    pub(crate) fn search(&self, work: &SearchWork, bytes: u64) {
+        self.pay(self.prices.search(work, bytes));
     }
 
     /// Charges for blocks that got a header again.
