@@ -202,12 +202,7 @@ impl ChunkHash {
     }
 
     /// Compares the names that begin in a region. It may reach into a second chunk.
-    fn find_in_region(
-        &mut self,
-        part: usize,
-        region: u8,
-        name: &[u8],
-    ) -> Result<Option<Found>> {
+    fn find_in_region(&mut self, part: usize, region: u8, name: &[u8]) -> Result<Option<Found>> {
         let from = usize::from(region) * REGION;
         let end = from + REGION;
         for within in from / CHUNK..=(end - 1) / CHUNK {

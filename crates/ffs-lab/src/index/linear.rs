@@ -7,10 +7,10 @@
 //! # Invariants
 //! 1. Records stay within 512 bytes, and one operation changes one chunk.
 
+use super::Index;
 use super::error::{IndexError, Result};
 use super::record::{Place, Records, check_name};
 use super::store::{Store, read_block, write_changes};
-use super::Index;
 use crate::machine::SearchWork;
 
 const RECORDS: Records = Records::Ufs;
@@ -26,7 +26,11 @@ pub(super) struct Linear {
 
 /// Where an entry is, or where one can be.
 enum Found {
-    Entry { block: u32, chunk: usize, place: Place },
+    Entry {
+        block: u32,
+        chunk: usize,
+        place: Place,
+    },
     /// A chunk with space, if there is one; `true` if no entry has to move.
     Slot(Option<(u32, usize, bool)>),
 }

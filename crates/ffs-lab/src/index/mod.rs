@@ -7,6 +7,10 @@
 //! | [`htree`], [`hash`] | ext2's on-disk index |
 //! | [`btree`] | a B+tree of hashes over data blocks, of the kind of XFS |
 //! | [`store`], [`record`], [`bytes`] | blocks, directory records, numbers |
+//! | [`layer`] | a directory on the simulated machine: an index and the library's inodes |
+//! | [`plan`], [`run`] | the experiment |
+//! | [`crash`] | what a crash between the writes of one operation leaves |
+//! | [`table`], [`charts`] | the results as text and as charts |
 //!
 //! Linear search and dirhash are the library's own directories, on a volume with the switch on or
 //! off. The others have the library's inodes, buffer cache and write policy; only the blocks of the
@@ -22,16 +26,28 @@
 
 mod btree;
 mod bytes;
+mod charts;
 mod chunk;
+mod crash;
 mod error;
 mod hash;
 mod htree;
+mod layer;
 mod linear;
+mod plan;
 mod record;
+mod run;
 mod space;
 mod store;
+mod table;
 #[cfg(test)]
 mod tests;
+
+pub use crash::CrashRow;
+pub use error::IndexError;
+pub use plan::{Extent, IndexRequest, NameOrder};
+pub use run::{IndexResults, IndexRow};
+pub use table::Table;
 
 use error::Result;
 use hash::HashVersion;
@@ -112,6 +128,11 @@ impl IndexKind {
     #[must_use]
     pub(crate) fn is_own(self) -> bool {
         matches!(self, IndexKind::Linear | IndexKind::Dirhash)
+    }
+
+    /// Whether the directory's blocks are UFS's: an index, if there is one, is in memory.
+    fn is_in_memory(self) -> bool {
+        !matches!(self, IndexKind::Htree | IndexKind::Btree)
     }
 
     /// Opens the directory in `store`. The library's own kinds have the format of the control.

@@ -61,14 +61,6 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
 }
 
 impl Records {
-    /// Bytes within which the records of a block of `block` bytes stay.
-    pub(super) fn unit(self, block: usize) -> usize {
-        match self {
-            Records::Ufs => 512.min(block),
-            Records::Ext2 => block,
-        }
-    }
-
     /// Bytes that a name of `len` bytes needs.
     pub(super) fn need(self, len: usize) -> usize {
         let nul = usize::from(self == Records::Ufs);

@@ -146,14 +146,74 @@ impl BlockDevice for ForeignVolume {
         bufs: &[IoSlice<'_>],
     ) -> Result<(), DeviceError> {
         match self.marked(offset, bufs) {
-            Some(bytes) => {
-                self.disk.write_durable_vectored_at(offset, &[IoSlice::new(&bytes)])
-            }
+            Some(bytes) => self.disk.write_durable_vectored_at(offset, &[IoSlice::new(&bytes)]),
             None => self.disk.write_durable_vectored_at(offset, bufs),
         }
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
         self.disk.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ffs_core::{Cred, Env, Ffs, MountOptions, NodeKind};
+    use ffs_device::{ManualClock, Timestamp};
+
+    use super::super::{AgedVolumes, Preset};
+    use super::*;
+
+    fn mount(device: Arc<dyn BlockDevice>) -> ffs_core::Result<Ffs> {
+        let clock = Arc::new(ManualClock::new(Timestamp::new(super::super::CLOCK_START, 0)));
+        Ffs::mount(device, &MountOptions::default(), Env::seeded(clock, 1))
+    }
+
+    fn volume() -> SparseStore {
+        let mut preset = Preset::paper().unwrap().volume;
+        (preset.size_mb, preset.used_percent, preset.turnover) = (256, 0, 0.0);
+        AgedVolumes::get(&preset, 1).unwrap()
+    }
+
+    #[test]
+    fn only_the_laboratory_mounts_a_marked_volume() {
+        let mut store = volume();
+        mount(Arc::new(SimDisk::timeless(store.clone()))).unwrap();
+        let mark = mark(&mut store).unwrap();
+        let refused = mount(Arc::new(SimDisk::timeless(store.clone())));
+        assert!(refused.is_err(), "a mount without the laboratory");
+
+        let device = Arc::new(ForeignVolume::new(SimDisk::timeless(store), mark));
+        let fs = mount(Arc::clone(&device) as _).unwrap();
+        let (cred, root) = (Cred::root(), fs.root().unwrap());
+        fs.create(&cred, &root, b"file", NodeKind::Regular, 0o644).unwrap();
+        drop(root);
+        fs.unmount().unwrap();
+        let fs = mount(Arc::clone(&device) as _).unwrap();
+        fs.lookup(&cred, &fs.root().unwrap(), b"file").unwrap();
+        fs.unmount().unwrap();
+
+        // The superblock was written, and the disk has no usual magic, not even in a backup.
+        let after = device.snapshot();
+        assert!(mount(Arc::new(SimDisk::timeless(after.clone()))).is_err());
+        let read = |at: u64, size: usize| {
+            let mut bytes = vec![0; size];
+            if at + size as u64 <= after.len() {
+                after.read(at, &mut bytes);
+            }
+            Ok::<_, String>(bytes)
+        };
+        let mut at = 0;
+        while at < after.len() {
+            assert!(sbsearch::at(read, at, Some(after.len())).is_err(), "a superblock at {at}");
+            at += 8192;
+        }
+    }
+
+    #[test]
+    fn a_volume_without_a_superblock_is_refused() {
+        assert!(mark(&mut SparseStore::new(1 << 20)).is_err());
     }
 }

@@ -249,11 +249,6 @@ impl SimTarget {
         self.running.as_ref().map(|running| running.machine.done()).unwrap_or_default()
     }
 
-    /// The mounted file system, from [`Target::begin`] to [`Target::end`].
-    pub(crate) fn fs(&self) -> Option<&Ffs> {
-        self.running.as_ref().map(|running| running.volume.fs())
-    }
-
     /// Performs a call: charges its time, and runs the background work.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ mod compare;
 mod crash;
 mod dirs;
 mod figures;
+mod indexes;
 pub(crate) mod report;
 mod stress;
 pub(crate) mod study;
@@ -60,6 +61,10 @@ pub(crate) const DOC: Doc = Doc {
         ),
         ("ffs lab figures > figures.csv", "the paper's Figures 2 to 6: cost as a directory grows"),
         (
+            "ffs lab indexes --out indexes",
+            "linear search, dirhash, HTree and other directory indexes; tables and charts",
+        ),
+        (
             "ffs lab crash --max-states 1000000 --seed 7",
             "examine a million states that a power failure may leave",
         ),
@@ -110,6 +115,7 @@ enum Experiment {
     Merge(study::MergeArgs),
     Report(report::Args),
     Figures(figures::Args),
+    Indexes(indexes::Args),
     Crash(crash::Args),
     Apps(apps::Args),
     Stress(stress::Args),
@@ -125,6 +131,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         Experiment::Merge(args) => study::run_merge(&args),
         Experiment::Report(args) => report::run(&args),
         Experiment::Figures(args) => figures::run(args),
+        Experiment::Indexes(args) => indexes::run(args),
         Experiment::Crash(args) => crash::run(args),
         Experiment::Apps(args) => apps::run(args),
         Experiment::Stress(args) => stress::run(args),

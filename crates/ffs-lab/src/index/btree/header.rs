@@ -44,9 +44,8 @@ impl Header {
     /// [`IndexError::Damaged`].
     pub(super) fn read(bytes: Vec<u8>, blocks: u32) -> Result<Header> {
         let header = Header { bytes };
-        let wrong = |found: u32, expected| {
-            Err(IndexError::damaged("directory header", 0, found, expected))
-        };
+        let wrong =
+            |found: u32, expected| Err(IndexError::damaged("directory header", 0, found, expected));
         let magic = get32(&header.bytes, 0);
         if magic != MAGIC {
             return wrong(magic, "the magic of the laboratory's B+tree");
@@ -208,7 +207,11 @@ impl Btree {
         while first < end {
             let middle = first + (end - first) / 2;
             self.work.records += 1;
-            if get32(&bytes, SLOTS + middle * SLOT) < block { first = middle + 1 } else { end = middle }
+            if get32(&bytes, SLOTS + middle * SLOT) < block {
+                first = middle + 1
+            } else {
+                end = middle
+            }
         }
         if first >= slots || get32(&bytes, SLOTS + first * SLOT) != block {
             return Err(bad(block, "a slot of the map"));

@@ -36,9 +36,8 @@ impl Node {
     /// [`IndexError::Damaged`].
     pub(super) fn read(bytes: Vec<u8>, level: u32, (block, blocks): (u32, u32)) -> Result<Node> {
         let node = Node { bytes };
-        let wrong = |what, found: u64, expected| {
-            Err(IndexError::damaged(what, block, found, expected))
-        };
+        let wrong =
+            |what, found: u64, expected| Err(IndexError::damaged(what, block, found, expected));
         let (magic, stored) = (get32(&node.bytes, 0), get16(&node.bytes, LEVEL));
         if magic != MAGIC {
             return wrong("index node", magic.into(), "the magic of a node");

@@ -6,7 +6,9 @@
 //!
 //! # Invariants
 //! 1. The bytes are those of ext2 with 4-byte inode numbers, at most one level of inner nodes and
-//!    no checksums. ext2 has a flag in the inode; here a directory of two blocks or more is indexed.
+//!    no checksums. ext2 has a flag in the inode; here a directory of two blocks or more has an
+//!    index, unless block 0 is no root. Such a directory, which a crash may leave, is searched
+//!    linearly, and not changed before a check has repaired it.
 //! 2. Entry *i* of a node has the hashes from its own up to that of the next one. A low bit of 1
 //!    means that the leaf before has entries with the same hash.
 //! 3. A split writes the new block, then the nodes above it, then the old block.
@@ -47,9 +49,20 @@ struct Step {
     at: usize,
 }
 
+/// How a directory is searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// One block without an index.
+    Single,
+    Indexed,
+    /// Several blocks without a root.
+    Rootless,
+}
+
 /// An ext2 directory with an index.
 pub(super) struct Htree {
     store: Box<dyn Store>,
+    form: Form,
     hash: HashVersion,
     work: SearchWork,
     /// The leaf in use.
@@ -77,12 +90,20 @@ impl Htree {
             node::write_dots(&mut block);
             store.append(&block)?;
         }
+        let mut dots = [0; DOTS];
+        store.read(0, 0, &mut dots)?;
+        let form = match store.blocks() {
+            1 => Form::Single,
+            _ if node::is_root(&dots, size) => Form::Indexed,
+            _ => Form::Rootless,
+        };
         let (leaf, old) = (Vec::new(), Vec::new());
-        Ok(Htree { store, hash, work: SearchWork::default(), leaf, old })
+        Ok(Htree { store, form, hash, work: SearchWork::default(), leaf, old })
     }
 
-    fn is_indexed(&self) -> bool {
-        self.store.blocks() > 1
+    /// The error for a change of a directory that has to be repaired first.
+    fn rootless() -> IndexError {
+        IndexError::damaged("index", 0, "no root", "a root in a directory of several blocks")
     }
 
     fn hash_of(&self, name: &[u8]) -> u32 {
@@ -142,10 +163,15 @@ impl Htree {
 
     /// Searches for a name. Afterwards the leaf in use is the block that has it.
     fn find(&mut self, name: &[u8]) -> Result<Option<(u32, Place)>> {
-        if !self.is_indexed() {
+        if self.form != Form::Indexed {
             self.work.linear_lookups += 1;
-            self.read_leaf(0)?;
-            return Ok(self.find_in_leaf(0, name)?.map(|place| (0, place)));
+            for block in 0..self.store.blocks() {
+                self.read_leaf(block)?;
+                if let Some(place) = self.find_in_leaf(block, name)? {
+                    return Ok(Some((block, place)));
+                }
+            }
+            return Ok(None);
         }
         self.work.hash_lookups += 1;
         let hash = self.hash_of(name);
@@ -260,7 +286,10 @@ impl Index for Htree {
 
     fn insert(&mut self, name: &[u8], ino: u32) -> Result<()> {
         check_name(name)?;
-        if !self.is_indexed() {
+        if self.form == Form::Rootless {
+            return Err(Htree::rootless());
+        }
+        if self.form == Form::Single {
             if self.find(name)?.is_some() {
                 return Err(IndexError::Exists);
             }
@@ -291,6 +320,9 @@ impl Index for Htree {
     }
 
     fn remove(&mut self, name: &[u8]) -> Result<Option<u32>> {
+        if self.form == Form::Rootless {
+            return Err(Htree::rootless());
+        }
         let Some((block, place)) = self.find(name)? else { return Ok(None) };
         self.old.clone_from(&self.leaf);
         RECORDS.remove(&mut self.leaf, &place);
@@ -299,8 +331,10 @@ impl Index for Htree {
     }
 
     fn list(&mut self, each: &mut dyn FnMut(&[u8], u32)) -> Result<()> {
-        if !self.is_indexed() {
-            self.sorted(0)?.iter().for_each(|(_, name, ino)| each(name, *ino));
+        if self.form != Form::Indexed {
+            for block in 0..self.store.blocks() {
+                self.sorted(block)?.iter().for_each(|(_, name, ino)| each(name, *ino));
+            }
             return Ok(());
         }
         self.each_leaf(|htree, leaf, _| {
@@ -310,8 +344,10 @@ impl Index for Htree {
     }
 
     fn check(&mut self) -> Result<()> {
-        if !self.is_indexed() {
-            return self.sorted(0).map(drop);
+        match self.form {
+            Form::Single => return self.sorted(0).map(drop),
+            Form::Rootless => return Err(Htree::rootless()),
+            Form::Indexed => {}
         }
         let mut leaves = 0;
         let mut last = 0;

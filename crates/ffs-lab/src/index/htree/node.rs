@@ -42,6 +42,11 @@ pub(super) fn write_dots(block: &mut [u8]) {
     put16(block, DOTS + 4, rest as u16);
 }
 
+/// Whether `..` covers the rest of a block of `size` bytes, as in a root.
+pub(super) fn is_root(dots: &[u8], size: usize) -> bool {
+    usize::from(get16(dots, 16)) == size - 12
+}
+
 impl Node {
     /// Checks the bytes of a node in block `at.0` of `at.1`.
     ///
@@ -81,9 +86,8 @@ impl Node {
         if count == 0 || count > limit {
             return wrong("count of a node", count, "1 to the limit");
         }
-        let outside = (0..count).map(|at| node.child(at)).find(|child| {
-            *child == 0 || *child >= blocks
-        });
+        let outside =
+            (0..count).map(|at| node.child(at)).find(|child| *child == 0 || *child >= blocks);
         match outside {
             Some(child) => wrong("block in a node", child as usize, "a block of the directory"),
             None => Ok(node),

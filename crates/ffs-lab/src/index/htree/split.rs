@@ -1,7 +1,7 @@
 //! Growth: the first index, splits of leaves and of inner nodes.
 
 use super::node::Node;
-use super::{DOTS, Htree, LEVELS, RECORDS, Step, bad};
+use super::{DOTS, Form, Htree, LEVELS, RECORDS, Step, bad};
 use crate::index::error::{IndexError, Result};
 use crate::index::store::write_changes;
 
@@ -17,6 +17,7 @@ impl Htree {
         self.work.moved += size as u64;
         let block = self.store.append(&leaf)?;
         let root = Node::new(size, Some((self.hash, 0)), &[(0, block)]);
+        self.form = Form::Indexed;
         self.store.write(0, 0, &root.bytes)
     }
 
