@@ -28,7 +28,7 @@ pub(crate) const BLOCK: u32 = 4096;
 const SMALL_VOLUME: u64 = 400_000;
 
 /// A directory with an index of the laboratory, on a mounted volume.
-struct IndexedDirectory {
+pub(super) struct IndexedDirectory {
     fs: Ffs,
     cred: Cred,
     /// The directory near which inodes are allocated, and which has the file with the blocks.
@@ -41,13 +41,13 @@ struct IndexedDirectory {
 /// The name of the file with the blocks.
 const FILE: &[u8] = b"index";
 
-fn failed(error: impl ToString) -> IndexError {
+pub(super) fn failed(error: impl ToString) -> IndexError {
     IndexError::Store(error.to_string())
 }
 
 impl IndexedDirectory {
     /// Opens the directory whose blocks are in a file of `dir`; makes the file if there is none.
-    fn open(fs: &Ffs, dir: &Vnode, kind: IndexKind) -> IndexResult<IndexedDirectory> {
+    pub(super) fn open(fs: &Ffs, dir: &Vnode, kind: IndexKind) -> IndexResult<IndexedDirectory> {
         let (fs, dir, cred) = (fs.clone(), dir.clone(), Cred::root());
         let file = match fs.lookup(&cred, &dir, FILE) {
             Err(ffs_core::Error::NotFound) => {
@@ -60,7 +60,8 @@ impl IndexedDirectory {
         Ok(IndexedDirectory { fs, cred, dir, index, charged: SearchWork::default() })
     }
 
-    fn create(&mut self, name: &[u8]) -> IndexResult<()> {
+    /// Makes an empty file.
+    pub(super) fn create(&mut self, name: &[u8]) -> IndexResult<()> {
         let made = self.fs.create_nameless(&self.cred, &self.dir, 0o644).map_err(failed)?;
         self.index.insert(name, made.ino().0).inspect_err(|_| {
             // The first error counts.
@@ -68,14 +69,16 @@ impl IndexedDirectory {
         })
     }
 
-    fn stat(&mut self, name: &[u8]) -> IndexResult<bool> {
+    /// Reads the attributes of a file. Returns whether it exists.
+    pub(super) fn stat(&mut self, name: &[u8]) -> IndexResult<bool> {
         let Some(ino) = self.index.lookup(name)? else { return Ok(false) };
         let file = self.fs.vget(Ino(ino), None).map_err(failed)?;
         let _attributes = self.fs.getattr(&file);
         Ok(true)
     }
 
-    fn unlink(&mut self, name: &[u8]) -> IndexResult<()> {
+    /// Removes a file.
+    pub(super) fn unlink(&mut self, name: &[u8]) -> IndexResult<()> {
         let ino = self.index.remove(name)?;
         let ino = ino.ok_or_else(|| failed("no such name"))?;
         let file = self.fs.vget(Ino(ino), None).map_err(failed)?;
@@ -101,7 +104,7 @@ pub(super) struct Layer {
 }
 
 /// The mount options and the machine of a kind.
-fn spec(kind: IndexKind, files: u64) -> Result<SimSpec> {
+pub(super) fn spec(kind: IndexKind, files: u64) -> Result<SimSpec> {
     let size = if files <= SMALL_VOLUME { 2048 } else { 16384 };
     // Delays of files and directories are equal. Only dirhash has memory for hashes.
     let hash = if kind == IndexKind::Dirhash { "256m" } else { "0" };
@@ -256,6 +259,12 @@ impl Layer {
             let memory = gauges.iter().find(|gauge| gauge.name == "vfs.ufs.dirhash_mem");
             Ok((bytes, memory.map_or(0, |gauge| gauge.value)))
         })
+    }
+
+    /// The free inodes of the volume.
+    #[cfg(test)]
+    pub(super) fn free_inodes(&mut self) -> Result<u64> {
+        self.target.call(Call::Close, None, |v, _| Ok(v.fs().statfs().inodes_free))
     }
 
     /// Checks the directories of the laboratory.

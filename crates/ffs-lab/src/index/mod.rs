@@ -9,6 +9,7 @@
 //! | [`store`], [`record`], [`bytes`] | blocks, directory records, numbers |
 //! | [`layer`] | a directory on the simulated machine: an index and the library's inodes |
 //! | [`plan`], [`run`] | the experiment |
+//! | [`real`] | processor time of this computer |
 //! | [`crash`] | what a crash between the writes of one operation leaves |
 //! | [`table`], [`charts`] | the results as text and as charts |
 //!
@@ -35,6 +36,7 @@ mod htree;
 mod layer;
 mod linear;
 mod plan;
+mod real;
 mod record;
 mod run;
 mod space;
@@ -46,8 +48,9 @@ mod tests;
 pub use crash::CrashRow;
 pub use error::IndexError;
 pub use plan::{Extent, IndexRequest, NameOrder};
+pub use real::RealRow;
 pub use run::{IndexResults, IndexRow};
-pub use table::Table;
+pub use table::{Table, real_times};
 
 use error::Result;
 use hash::HashVersion;

@@ -348,6 +348,7 @@ mod tests {
     fn the_directories_of_the_machine_pass_their_checks() {
         for kind in [IndexKind::Control, IndexKind::Chunk, IndexKind::Htree, IndexKind::Btree] {
             let mut layer = Layer::new(kind, 3, (2, 4000)).unwrap();
+            let free = layer.free_inodes().unwrap();
             for dir in layer.dirs() {
                 for n in 0..2000 {
                     layer.create(dir, format!("{n}").as_bytes()).unwrap();
@@ -361,6 +362,8 @@ mod tests {
                 assert!(!layer.stat(dir, b"7").unwrap());
             }
             layer.check().unwrap();
+            // The second attempt to make a name, and the removed files, left no inode.
+            assert_eq!(layer.free_inodes().unwrap(), free - 2 * 1999, "{}", kind.name());
         }
     }
 }

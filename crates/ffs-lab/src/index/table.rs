@@ -2,6 +2,7 @@
 
 use super::IndexKind;
 use super::plan::NameOrder;
+use super::real::RealRow;
 use super::run::{IndexResults, IndexRow, PHASES};
 
 /// A table: the first row has the heads of the columns.
@@ -24,6 +25,32 @@ fn number(value: f64) -> String {
 
 fn count(value: u64) -> String {
     value.to_string()
+}
+
+/// Indexes and phases down, sizes across: real processor time.
+#[must_use]
+pub fn real_times(rows: &[RealRow]) -> Table {
+    let mut sizes: Vec<u32> = rows.iter().map(|row| row.files).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let heads = sizes.iter().map(|files| format!("{files} files"));
+    let names = ["index", "phase"].map(str::to_owned).into_iter();
+    let mut lines = vec![names.chain(heads).collect::<Vec<String>>()];
+    for row in rows {
+        let is_new = |line: &Vec<String>| line[0] == row.index && line[1] == row.phase;
+        if lines.iter().any(is_new) {
+            continue;
+        }
+        let same = || rows.iter().filter(|r| (r.index, r.phase) == (row.index, row.phase));
+        let cell = |files: &u32| {
+            let found = same().find(|row| row.files == *files);
+            found.map_or("-".to_owned(), |row| number(row.real_cpu_us))
+        };
+        let names = [row.index, row.phase].map(str::to_owned).into_iter();
+        lines.push(names.chain(sizes.iter().map(cell)).collect());
+    }
+    let title = "processor time of this computer, microseconds for each file, volume in memory";
+    Table { title: title.to_owned(), rows: lines }
 }
 
 impl IndexResults {

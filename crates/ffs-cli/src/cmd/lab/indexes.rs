@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use ffs_lab::index::{Extent, IndexKind, IndexRequest, IndexResults};
+use ffs_lab::index::{Extent, IndexKind, IndexRequest, IndexResults, real_times};
 
 use super::Bar;
 use crate::fail::{Failure, Outcome};
@@ -48,6 +48,10 @@ pub(super) struct Args {
     /// Directories at a time [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
+
+    /// Measure also the processor time of this computer, with the volume in memory
+    #[arg(long)]
+    real: bool,
 
     /// Write the charts as SVG and the rows as JSON into this directory
     #[arg(long, value_name = "DIR")]
@@ -100,12 +104,15 @@ pub(super) fn run(args: Args) -> Outcome {
     };
     let mut bar = Bar::new(request.operations());
     let results = request.run(&mut bar)?;
+    let real = if args.real { request.run_real(&mut bar)? } else { Vec::new() };
     drop(bar);
     let mut out = output::stdout();
     if args.json {
         lines(&mut out, &results)?;
+        real.iter().try_for_each(|row| output::json_line(&mut out, row))?;
     } else {
-        for table in results.tables() {
+        let measured = (!real.is_empty()).then(|| real_times(&real));
+        for table in results.tables().into_iter().chain(measured) {
             let right: Vec<usize> = (1..table.rows.first().map_or(1, Vec::len)).collect();
             writeln!(out, "{}\n\n{}", table.title, output::table(table.rows, &right))?;
         }
