@@ -1,8 +1,8 @@
 //! NetApp's chunk hash (Rakitzis and Watson): small hash tables in memory, UFS's format on disk.
 //!
 //! The directory is divided into parts of 24 KB. Each part has a table of 4096 slots of one byte.
-//! The byte tells in which 96 bytes of the part the name is. So a lookup visits every part, and in
-//! each compares the few names to which the hash leads.
+//! The byte is the number of a region of 96 bytes, in which the name begins. So a lookup visits
+//! every part, and in each compares the few names to which the hash leads.
 //!
 //! # Invariants
 //! 1. The blocks are those of [`super::linear`]: UFS's directory without an index.
@@ -146,7 +146,7 @@ impl ChunkHash {
             });
             each.map_err(|why| bad(block, why))?;
             self.work.built += entries;
-            let (_, free) = RECORDS.room(unit).map_err(|why| bad(block, why))?;
+            let (_, free) = RECORDS.free_bytes(unit).map_err(|why| bad(block, why))?;
             self.space.push(free);
         }
         self.tables.push(table);
@@ -251,7 +251,7 @@ impl ChunkHash {
         }
         let off = off.ok_or_else(|| bad(block, "space as the summary has it"))?;
         let unit = &self.block[at..at + CHUNK];
-        let (_, free) = RECORDS.room(unit).map_err(|why| bad(block, why))?;
+        let (_, free) = RECORDS.free_bytes(unit).map_err(|why| bad(block, why))?;
         self.space.set(chunk, free);
         enter(&mut self.tables[(chunk / PART) as usize], name, region(chunk, off));
         write_changes(&mut *self.store, block, &self.old, &self.block)
@@ -326,7 +326,7 @@ impl Index for ChunkHash {
         let place = RECORDS.place_of(unit, found.off).map_err(|why| bad(block, why))?;
         let place = place.ok_or_else(|| bad(block, "the entry that its slot has"))?;
         RECORDS.remove(unit, &place);
-        let (_, free) = RECORDS.room(unit).map_err(|why| bad(block, why))?;
+        let (_, free) = RECORDS.free_bytes(unit).map_err(|why| bad(block, why))?;
         self.space.set(found.chunk, free);
         leave(&mut self.tables[(found.chunk / PART) as usize], found.slot);
         write_changes(&mut *self.store, block, &self.old, &self.block)?;

@@ -22,6 +22,8 @@ pub(super) struct Linear {
     work: SearchWork,
     block: Vec<u8>,
     old: Vec<u8>,
+    /// The chunk in which the last lookup found its name (`diroff` in chunks).
+    last: usize,
 }
 
 /// Where an entry is, or where one can be.
@@ -49,30 +51,37 @@ pub(super) fn empty_block(size: usize) -> Vec<u8> {
 impl Linear {
     /// The directory in `store`.
     pub(super) fn open(store: Box<dyn Store>) -> Linear {
-        Linear { store, work: SearchWork::default(), block: Vec::new(), old: Vec::new() }
+        Linear { store, work: SearchWork::default(), block: Vec::new(), old: Vec::new(), last: 0 }
     }
 
-    /// Searches for `name`, and for space for `need` bytes if it is above 0.
-    fn search(&mut self, name: &[u8], need: usize) -> Result<Found> {
+    /// Searches for `name` from chunk `from` on, and then the chunks before it. Searches for space
+    /// for `need` bytes too, if that is above 0.
+    fn search(&mut self, name: &[u8], need: usize, from: usize) -> Result<Found> {
         self.work.linear_lookups += 1;
+        let per_block = self.store.block_size() / CHUNK;
+        let chunks = self.store.blocks() as usize * per_block;
         let mut slot: Option<(u32, usize, bool)> = None;
-        for block in 0..self.store.blocks() {
-            read_block(&mut *self.store, block, &mut self.block)?;
-            for (at, unit) in self.block.chunks(CHUNK).enumerate() {
-                let chunk = at * CHUNK;
-                let found = RECORDS.find(unit, name, &mut self.work);
-                if let Some(place) = found.map_err(|why| bad(block, why))? {
-                    return Ok(Found::Entry { block, chunk, place });
-                }
-                if need == 0 || matches!(slot, Some((_, _, true))) {
-                    continue;
-                }
-                let (most, sum) = RECORDS.room(unit).map_err(|why| bad(block, why))?;
-                if most >= need {
-                    slot = Some((block, chunk, true));
-                } else if sum >= need && slot.is_none() {
-                    slot = Some((block, chunk, false));
-                }
+        let mut in_memory = None;
+        for step in 0..chunks {
+            let at = (from + step) % chunks;
+            let (block, chunk) = ((at / per_block) as u32, at % per_block * CHUNK);
+            if in_memory != Some(block) {
+                read_block(&mut *self.store, block, &mut self.block)?;
+                in_memory = Some(block);
+            }
+            let unit = &self.block[chunk..chunk + CHUNK];
+            let found = RECORDS.find(unit, name, &mut self.work);
+            if let Some(place) = found.map_err(|why| bad(block, why))? {
+                return Ok(Found::Entry { block, chunk, place });
+            }
+            if need == 0 || matches!(slot, Some((_, _, true))) {
+                continue;
+            }
+            let (most, sum) = RECORDS.free_bytes(unit).map_err(|why| bad(block, why))?;
+            if most >= need {
+                slot = Some((block, chunk, true));
+            } else if sum >= need && slot.is_none() {
+                slot = Some((block, chunk, false));
             }
         }
         Ok(Found::Slot(slot))
@@ -81,15 +90,19 @@ impl Linear {
 
 impl Index for Linear {
     fn lookup(&mut self, name: &[u8]) -> Result<Option<u32>> {
-        match self.search(name, 0)? {
-            Found::Entry { place, .. } => Ok(Some(place.ino)),
+        match self.search(name, 0, self.last)? {
+            Found::Entry { block, chunk, place } => {
+                let per_block = self.store.block_size() / CHUNK;
+                self.last = block as usize * per_block + chunk / CHUNK;
+                Ok(Some(place.ino))
+            }
             Found::Slot(_) => Ok(None),
         }
     }
 
     fn insert(&mut self, name: &[u8], ino: u32) -> Result<()> {
         check_name(name)?;
-        let slot = match self.search(name, RECORDS.need(name.len()))? {
+        let slot = match self.search(name, RECORDS.need(name.len()), 0)? {
             Found::Entry { .. } => return Err(IndexError::Exists),
             Found::Slot(slot) => slot,
         };
@@ -111,7 +124,9 @@ impl Index for Linear {
     }
 
     fn remove(&mut self, name: &[u8]) -> Result<Option<u32>> {
-        let Found::Entry { block, chunk, place } = self.search(name, 0)? else { return Ok(None) };
+        let Found::Entry { block, chunk, place } = self.search(name, 0, 0)? else {
+            return Ok(None);
+        };
         self.old.clone_from(&self.block);
         RECORDS.remove(&mut self.block[chunk..chunk + CHUNK], &place);
         write_changes(&mut *self.store, block, &self.old, &self.block)?;

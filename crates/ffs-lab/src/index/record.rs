@@ -155,7 +155,10 @@ impl Records {
     }
 
     /// The most bytes that one record of the unit has to spare, and the sum.
-    pub(super) fn room(self, unit: &[u8]) -> std::result::Result<(usize, usize), &'static str> {
+    pub(super) fn free_bytes(
+        self,
+        unit: &[u8],
+    ) -> std::result::Result<(usize, usize), &'static str> {
         let (mut most, mut sum) = (0, 0);
         self.each(unit, |record| {
             let slack = self.slack(&record);

@@ -62,9 +62,30 @@ impl FreeSpace {
     pub(super) fn memory(&self) -> u64 {
         self.words.len() as u64 + size_of_val(&self.first) as u64
     }
+}
 
-    #[cfg(test)]
-    pub(super) fn free(&self, chunk: u32) -> usize {
-        self.words.get(chunk as usize).map_or(0, |words| usize::from(*words) * WORD)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_space_that_suffices_is_found_and_the_lowest_chunk() {
+        let mut space = FreeSpace::new();
+        for free in [16, 512, 24, 24, 300] {
+            space.push(free);
+        }
+        assert_eq!(space.find(12), Some(0));
+        assert_eq!(space.find(20), Some(2));
+        // Both are of the last class: the lowest counts, not the fullest.
+        assert_eq!(space.find(264), Some(1));
+        space.set(2, 0);
+        assert_eq!(space.find(20), Some(3));
+        space.set(1, 0);
+        assert_eq!(space.find(264), Some(4));
+        space.set(4, 512);
+        space.set(3, 8);
+        assert_eq!((space.find(20), space.find(28)), (Some(4), Some(4)));
+        space.set(4, 0);
+        assert_eq!(space.find(20), None);
     }
 }

@@ -109,7 +109,7 @@ fn every_index_agrees_with_the_linear_search() {
 }
 
 #[test]
-fn names_whose_hashes_collide_are_told_apart() {
+fn names_whose_hashes_collide_are_distinct() {
     for kind in [IndexKind::Htree, IndexKind::Btree] {
         for seed in seeds() {
             compare((kind, HashVersion::Weak), numbers, seed, 4000);

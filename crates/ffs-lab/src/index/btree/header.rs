@@ -239,7 +239,7 @@ impl Btree {
         for slot in 0..self.data_blocks()? {
             let block = self.data_block(slot)?;
             read_block(&mut *self.store, block, &mut bytes)?;
-            let (most, _) = RECORDS.room(&bytes).map_err(|why| bad(block, why))?;
+            let (most, _) = RECORDS.free_bytes(&bytes).map_err(|why| bad(block, why))?;
             let (_, map, slots) = self.slot_of(block)?;
             let at = SLOTS + slot % self.header.slots_of_map() * SLOT + 4;
             let space = get16(&slots, at);

@@ -15,8 +15,8 @@
 //! 1. A key is (hash, address), so keys are unique. Child *i* of a node has the keys from its own
 //!    up to that of the next one.
 //! 2. A name's record never moves.
-//! 3. An insertion writes the record, the map, then the leaf. A removal writes the leaf, the record,
-//!    then the map.
+//! 3. An insertion writes the record, the map, then the leaf. A removal writes the leaf, the
+//!    record, then the map.
 //! 4. Nodes are never merged, and the directory does not shrink. XFS joins nodes; this tree keeps
 //!    empty leaves for later keys.
 //!
@@ -143,7 +143,7 @@ impl Btree {
 
     /// Sets the free space of the data block in use.
     fn update_map(&mut self, block: u32) -> Result<()> {
-        let (most, _) = RECORDS.room(&self.block).map_err(|why| bad(block, why))?;
+        let (most, _) = RECORDS.free_bytes(&self.block).map_err(|why| bad(block, why))?;
         self.set_space(block, most)
     }
 
