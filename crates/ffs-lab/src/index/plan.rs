@@ -40,7 +40,7 @@ impl NameOrder {
 pub enum Extent {
     /// Directories up to 5000 files: seconds.
     Quick,
-    /// Up to 100,000 files: about a minute.
+    /// Up to 100,000 files: a minute or two.
     Usual,
     /// Up to 2,000,000 files, and every order: an hour.
     Full,

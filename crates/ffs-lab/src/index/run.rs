@@ -191,7 +191,7 @@ impl JobRun<'_> {
         self.layer.remount()?;
         self.phase("list-stat", JobRun::list_and_stat)?;
         self.layer.forget()?;
-        self.phase("stat", |run| run.each(&found, |layer, dir, name| exists(layer, dir, name)))?;
+        self.phase("stat", |run| run.each(&found, exists))?;
         self.phase("miss", |run| {
             run.each(&missing, |layer, dir, name| layer.stat(dir, name).map(drop))
         })?;

@@ -251,9 +251,7 @@ pub(crate) fn sheet(id: &str, title: &str, figures: &[Figure], columns: usize) -
         wide = wide.max(left);
         top += high + HEAD + GAP;
     }
-    let mut writer = SvgWriter::default();
-    writer.out = body;
-    writer.finish(id, (title, title), (wide, top), String::new()).file()
+    SvgWriter { out: body }.finish(id, (title, title), (wide, top), String::new()).file()
 }
 
 /// A field of CSV.

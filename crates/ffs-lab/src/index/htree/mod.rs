@@ -49,6 +49,9 @@ struct Step {
     at: usize,
 }
 
+/// An entry: its hash and minor hash, its name, its inode number.
+type Hashed = ((u32, u32), Vec<u8>, u32);
+
 /// How a directory is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
@@ -258,7 +261,7 @@ impl Htree {
     }
 
     /// The entries of a leaf in the order of their hashes.
-    fn sorted(&mut self, block: u32) -> Result<Vec<((u32, u32), Vec<u8>, u32)>> {
+    fn sorted(&mut self, block: u32) -> Result<Vec<Hashed>> {
         self.read_leaf(block)?;
         let skip = if block == 0 { DOTS } else { 0 };
         let entries = RECORDS.entries(self.leaf.get(skip..).unwrap_or(&[]));
