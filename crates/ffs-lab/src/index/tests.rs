@@ -57,7 +57,7 @@ fn compare((kind, hash): (IndexKind, HashVersion), names: Names, seed: u64, oper
     for n in 0..operations {
         let name = names(&rng);
         // Phases in which the directory grows, and phases in which it shrinks.
-        let grows = (n / (operations / 6).max(1)) % 2 == 0;
+        let grows = (n / (operations / 6).max(1)).is_multiple_of(2);
         match rng.below(10) {
             0 | 1 => assert_eq!(index.lookup(&name).unwrap(), linear.lookup(&name).unwrap()),
             2..=6 if grows => insert_both(&mut *index, &mut *linear, &name, n + 1),
