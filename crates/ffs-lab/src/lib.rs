@@ -11,6 +11,7 @@
 //! | [`dirs`] | one directory of N empty files, operation by operation |
 //! | [`compare`] | one workload on several targets in one run |
 //! | [`cost_curves`] | the cost of one operation as a directory grows: the paper's Figures 2 to 6 |
+//! | [`index`] | directory indexes side by side: dirhash, HTree, a B+tree and others |
 //! | [`study`] | every combination of mount options, several runs of each, in random order |
 //! | `statistics` | rank tables, the linear model, the stepwise path, medians |
 //! | [`report`], `plot` | the report of a study as HTML, text and CSV; its charts as SVG |
@@ -64,6 +65,7 @@ pub mod crash;
 pub mod dirs;
 mod error;
 mod file_names;
+pub mod index;
 mod machine;
 pub mod memory_latency;
 mod plot;

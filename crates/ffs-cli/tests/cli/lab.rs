@@ -138,6 +138,35 @@ fn workloads_are_listed_and_mistyped_ones_are_refused() {
 }
 
 #[test]
+fn indexes_are_compared_and_the_same_seed_gives_the_same_bytes() {
+    let d = Dir::new();
+    let out = |name: &str| d.0.path().join(name).to_str().unwrap().to_owned();
+    let (one, other) = (out("one"), out("other"));
+    let run = |out: &str, jobs: &str| {
+        let args = ["lab", "indexes", "--quick", "-n", "50", "-n", "1500"];
+        ok(&[&args[..], &["--jobs", jobs, "--out", out]].concat())
+    };
+    let (text, again) = (run(&one, "1"), run(&other, "3"));
+    assert_eq!(text, again);
+    for word in ["linear", "dirhash", "chunk", "htree", "btree", "control", "a crash within"] {
+        assert!(text.contains(word), "no {word} in {text}");
+    }
+    for name in ["indexes.svg", "index-create-random.svg", "indexes.jsonl"] {
+        let read = |dir: &str| std::fs::read(std::path::Path::new(dir).join(name)).unwrap();
+        assert_eq!(read(&one), read(&other), "{name}");
+    }
+    let args = ["lab", "indexes", "--quick", "-n", "50", "--index", "htree", "--json"];
+    let lines = ok(&args);
+    let rows = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let rows: Vec<serde_json::Value> = rows.collect();
+    assert!(rows.iter().all(|row| row["index"] == "htree"), "{lines}");
+    assert!(rows.iter().any(|row| row["phase"] == "miss"), "{lines}");
+    assert!(rows.iter().any(|row| row["lost"].is_u64()), "{lines}");
+    fails(&["lab", "indexes", "-n", "0"], 64, "0");
+    fails(&["lab", "indexes", "--index", "hash"], 64, "hash");
+}
+
+#[test]
 fn figures_are_lines_of_values() {
     let args = ["lab", "figures", "--max", "300", "--step", "150", "--rounds", "1"];
     let csv = ok(&args);

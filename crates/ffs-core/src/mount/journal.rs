@@ -153,7 +153,7 @@ impl Mount {
 }
 
 impl Ffs {
-    /// Keeps the journal again if the last snapshot is gone. The caller holds no lock.
+    /// Keeps the journal again if the last snapshot is removed. The caller holds no lock.
     ///
     /// # Errors
     /// As [`Ffs::sync`].

@@ -172,6 +172,49 @@ impl Ffs {
         filled.map(|()| made.into_vnode(&self.0))
     }
 
+    /// Creates an empty regular file that counts one link, without a name in a directory of the
+    /// volume. Group and location are those of a file created in `dir`. The caller keeps the name:
+    /// the laboratory compares other directory formats over the same inodes.
+    ///
+    /// # Errors
+    /// As [`Ffs::create`].
+    #[cfg(feature = "nameless")]
+    pub fn create_nameless(&self, cred: &Cred, dir: &Vnode, perm: u16) -> Result<Vnode> {
+        self.same_mount(dir)?;
+        let _op = self.begin()?;
+        let made;
+        let d = self.0.lock(&dir.ip);
+        check_directory(&d)?;
+        let new = New::Node(NodeKind::Regular);
+        made = self.0.new_inode(&d, cred, new, perm)?;
+        let mut file = self.0.lock(&made.ip);
+        let filled = init_inode(&mut file, new, reserve_of(cred));
+        if filled.is_err() {
+            // The drop of `made` frees the inode.
+            file.d.nlink = 0;
+        }
+        drop(file);
+        drop(d);
+        filled.map(|()| made.into_vnode(&self.0))
+    }
+
+    /// Drops the link of a file made by [`Ffs::create_nameless`]. The file is freed after its last
+    /// use.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for a file without links; the device's.
+    #[cfg(feature = "nameless")]
+    pub fn remove_nameless(&self, file: &Vnode) -> Result<()> {
+        self.same_mount(file)?;
+        let _op = self.begin()?;
+        let mut inode = self.0.lock(&file.ip);
+        check_alive(&inode)?;
+        if inode.d.nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        inode.drop_link()
+    }
+
     /// Gives `file` a further name, or a file made by [`Ffs::create_unnamed`] its first.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ fn preen(dev: MemDevice) -> (FsckReport, Arc<dyn BlockDevice>) {
 }
 
 #[test]
-fn the_journal_is_kept_again_when_the_last_snapshot_is_gone() {
+fn the_journal_is_kept_again_when_the_last_snapshot_is_removed() {
     for shape in SHAPES {
         let w = mount_on(journaled_volume(shape), &options(None));
         let c = Cred::root();

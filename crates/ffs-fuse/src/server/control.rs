@@ -9,7 +9,7 @@
 //! | `sync` | writes everything in memory before the reply | owner |
 //! | `remount ro`, `remount rw` | the server's part of `mount -o remount` | owner |
 //! | `snapshot` | makes a snapshot in the file of the ioctl, which is empty | owner |
-//! | `snapshots` | returns a line for each snapshot: inode, time, bytes held, bytes of the image | owner |
+//! | `snapshots` | returns a line for each: inode, time, bytes held and shown | owner |
 //! | `check`, `check force` | starts a check in the background | owner |
 //! | `check-stop` | ends it, and waits for its end | owner |
 //! | `check-status` | returns its progress or its result, see `checker` | owner |

@@ -35,6 +35,42 @@ pub(crate) enum Call {
     Fsync,
 }
 
+/// The work of a directory index of the laboratory, in the units in which the library's own
+/// directories are charged. No unit has a price of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SearchWork {
+    /// Names searched without an index.
+    pub(crate) linear_lookups: u64,
+    /// Names searched by their hash.
+    pub(crate) hash_lookups: u64,
+    /// Chunks of 512 bytes searched, with any number of records.
+    pub(crate) chunks: u64,
+    /// Records inspected one after the other, and steps of binary searches.
+    pub(crate) records: u64,
+    /// Places in a directory or index that an index referred to.
+    pub(crate) references: u64,
+    /// Entries hashed and put in order, when an index is built or a block is split.
+    pub(crate) built: u64,
+    /// Bytes moved within or between blocks.
+    pub(crate) moved: u64,
+}
+
+impl SearchWork {
+    /// The work since `was`.
+    #[must_use]
+    pub(crate) fn since(&self, was: &SearchWork) -> SearchWork {
+        SearchWork {
+            linear_lookups: self.linear_lookups - was.linear_lookups,
+            hash_lookups: self.hash_lookups - was.hash_lookups,
+            chunks: self.chunks - was.chunks,
+            records: self.records - was.records,
+            references: self.references - was.references,
+            built: self.built - was.built,
+            moved: self.moved - was.moved,
+        }
+    }
+}
+
 /// The size of a directory chunk in bytes (`DIRBLKSIZ`).
 const CHUNK: u64 = 512;
 
@@ -104,6 +140,23 @@ impl CpuCosts {
             + ps(us.inode_loaded) * (is.inodes_loaded - was.inodes_loaded)
             + ps(us.inode_recycled) * (is.inodes_recycled - was.inodes_recycled)
             + ps(us.dependency_undone) * (is.writes_rolled_back - was.writes_rolled_back)
+    }
+
+    /// The cost of the work of an index in a directory of `bytes`.
+    pub(crate) fn search(&self, work: &SearchWork, bytes: u64) -> u64 {
+        let us = &self.us;
+        let (chunk, entry) = if bytes > self.near {
+            (us.chunk_scanned_far, us.entry_scanned_far)
+        } else {
+            (us.chunk_scanned, us.entry_scanned)
+        };
+        ps(us.linear_lookup) * work.linear_lookups
+            + ps(us.hash_lookup) * work.hash_lookups
+            + ps(chunk) * work.chunks
+            + ps(entry) * work.records
+            + ps(us.hash_entry_inspected) * work.references
+            + ps(us.hash_entry_built) * work.built
+            + ps(us.kb_copied) * work.moved / 1024
     }
 
     /// The cost of blocks that got a header again.

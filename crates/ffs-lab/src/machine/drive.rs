@@ -193,7 +193,7 @@ impl Drive {
     /// A read that is requested at time `at`. Returns the time of completion.
     pub(crate) fn read(&mut self, at: u64, extent: Extent) -> u64 {
         if let Some(flash) = &self.flash {
-            return flash.read(at, extent);
+            return flash.read(at, extent.sectors);
         }
         self.empty_until(at);
         let from_buffer = at + self.costs.hit + extent.sectors * self.costs.bus;
@@ -252,7 +252,7 @@ impl Drive {
     /// completion.
     pub(crate) fn write(&mut self, at: u64, extent: Extent) -> u64 {
         if let Some(flash) = &mut self.flash {
-            return flash.write(at, extent);
+            return flash.write(at, extent.sectors);
         }
         self.empty_until(at);
         self.end_stream(at);

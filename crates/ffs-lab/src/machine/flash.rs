@@ -10,7 +10,6 @@
 //! Not modelled: garbage collection, wear, and several reads at a time. The file system of 2002
 //! reads one block at a time.
 
-use super::drive::Extent;
 use super::geometry::SECTOR;
 use super::parameters::FlashPreset;
 
@@ -47,17 +46,17 @@ impl Flash {
     }
 
     /// A read that is requested at time `at`. Returns the time of completion.
-    pub(super) fn read(&self, at: u64, extent: Extent) -> u64 {
-        at + self.read + extent.sectors * self.bus
+    pub(super) fn read(&self, at: u64, sectors: u64) -> u64 {
+        at + self.read + sectors * self.bus
     }
 
     /// A write that is requested at time `at`. Returns the time at which the buffer has it.
-    pub(super) fn write(&mut self, at: u64, extent: Extent) -> u64 {
+    pub(super) fn write(&mut self, at: u64, sectors: u64) -> u64 {
         // The buffer has space when all but `buffer` sectors, this write included, are written.
-        let space = self.empty + extent.sectors * self.program;
+        let space = self.empty + sectors * self.program;
         let space = space.saturating_sub(self.buffer * self.program);
-        let done = at.max(space) + self.write + extent.sectors * self.bus;
-        self.empty = self.empty.max(at) + extent.sectors * self.program;
+        let done = at.max(space) + self.write + sectors * self.bus;
+        self.empty = self.empty.max(at) + sectors * self.program;
         done
     }
 
@@ -76,13 +75,12 @@ mod tests {
         let preset =
             FlashPreset { read_us: 50.0, write_us: 20.0, flush_us: 500.0, program_mb_s: 512.0 };
         let mut drive = Flash::new(&preset, 1024, 1024.0);
-        let extent = |lba| Extent { lba, sectors: 128 };
         // 64 KiB: 64 us on the interface, 128 us in the channels.
-        assert_eq!(drive.read(1_000_000, extent(7)), 1_000_000 + 50_000 + 128 * 500);
+        assert_eq!(drive.read(1_000_000, 128), 1_000_000 + 50_000 + 128 * 500);
         let mut now = 0;
         let mut times = Vec::new();
-        for n in 0..64 {
-            let done = drive.write(now, extent(n * 1000));
+        for _ in 0..64 {
+            let done = drive.write(now, 128);
             times.push(done - now);
             now = done;
         }

@@ -10,6 +10,7 @@
 //! | `cpu_costs` | the processor time of each kind of work |
 //! | `sparse_store` | the bytes on the disk |
 //! | `disk` | the machine as a block device |
+//! | `foreign_volume` | volumes that only the laboratory mounts |
 //! | `aging` | volumes that have been used for years |
 //!
 //! # Invariants
@@ -31,6 +32,7 @@ mod cpu_costs;
 mod disk;
 mod drive;
 mod flash;
+mod foreign_volume;
 mod geometry;
 mod kernel_limits;
 mod parameters;
@@ -49,11 +51,12 @@ use ffs_core::CounterValues;
 use ffs_device::{Clock, Timestamp};
 
 pub(crate) use aging::{AgedVolumes, workplace};
-pub(crate) use cpu_costs::Call;
 use cpu_costs::CpuCosts;
+pub(crate) use cpu_costs::{Call, SearchWork};
 pub(crate) use disk::SimDisk;
 use disk::Wait;
 use drive::{Direction, Extent};
+pub(crate) use foreign_volume::{ForeignVolume, mark as mark_foreign};
 pub(crate) use kernel_limits::{KernelLimits, MEMORY};
 pub(crate) use preset::Preset;
 pub(crate) use simulator::MachineCounters;
@@ -153,6 +156,11 @@ impl Machine {
     /// Charges for a call of a program.
     pub(crate) fn call(&self, call: Call) {
         self.pay(self.prices.call(call));
+    }
+
+    /// Charges for the work of a directory index in a directory of `bytes`.
+    pub(crate) fn search(&self, work: &SearchWork, bytes: u64) {
+        self.pay(self.prices.search(work, bytes));
     }
 
     /// Charges for blocks that got a header again.

@@ -225,6 +225,35 @@ impl Figure {
     }
 }
 
+/// The content of a file with several figures, `columns` in a row.
+#[must_use]
+pub(crate) fn sheet(id: &str, title: &str, figures: &[Figure], columns: usize) -> String {
+    const GAP: f64 = 24.0;
+    const HEAD: f64 = 22.0;
+    let columns = columns.max(1);
+    let (mut body, mut top, mut wide) = (String::new(), GAP, 0.0_f64);
+    for row in figures.chunks(columns) {
+        let (mut left, mut high) = (GAP, 0.0_f64);
+        for figure in row {
+            let [x, y, w, h] = [left, top + HEAD, figure.size.0, figure.size.1].map(number);
+            let head = [left, top + 14.0].map(number);
+            body.push_str(&format!(
+                "<text class=\"bold\" x=\"{}\" y=\"{}\">{}</text>",
+                head[0],
+                head[1],
+                escape(&figure.title)
+            ));
+            let place = format!(" x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\"");
+            body.push_str(&figure.element(&place, ""));
+            left += figure.size.0 + GAP;
+            high = high.max(figure.size.1);
+        }
+        wide = wide.max(left);
+        top += high + HEAD + GAP;
+    }
+    SvgWriter { out: body }.finish(id, (title, title), (wide, top), String::new()).file()
+}
+
 /// A field of CSV.
 #[must_use]
 pub(crate) fn field(text: &str) -> String {

@@ -69,7 +69,7 @@ fn ratio(row: &ComparedNumber) -> String {
         Agreement::Base => "base".to_owned(),
         Agreement::Ratio(ratio) => times(ratio),
         Agreement::OtherSign => "0 or other sign".to_owned(),
-        Agreement::Bound(met) => if met { "met" } else { "missed" }.to_owned(),
+        Agreement::Bound(kept) => if kept { "within" } else { "beyond" }.to_owned(),
     };
     text + note
 }

@@ -11,19 +11,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ffs_core::{Env, Ffs, OrderingPolicy};
-use ffs_device::{Rng, SplitMix64};
+use ffs_device::{BlockDevice, Rng, SplitMix64};
 
 use super::volume::{PIECE, Volume};
 use super::{CoreSpec, Demand, DirId, Facts, FileId, Forgotten, Kind, Open, Stat, Target, Usage};
 use crate::error::{LabError, Result};
 use crate::machine::{
-    AgedVolumes, Call, KernelLimits, MEMORY, Machine, Preset, SimDisk, workplace,
+    AgedVolumes, Call, ForeignVolume, KernelLimits, MEMORY, Machine, MachineCounters, Preset,
+    SimDisk, mark_foreign, workplace,
 };
 
 /// The words of `sim` besides the options of a mount.
 const OWN: &str = "sync, async, softdep, noatime, relatime, atime, machine=NAME|FILE, \
                    memory=SIZE, processor=TIMES, seed=, size=MB, used=, \
                    turnover=";
+/// The directory of a workload.
+const LAB: &[u8] = b"lab";
 /// Short names of options, as in the paper.
 const ALIASES: [(&str, &str); 1] = [("vmiodir", "vmiodirenable")];
 
@@ -130,10 +133,13 @@ pub(crate) struct SimTarget {
     /// Time and work of earlier machines: the clock of a target never goes back.
     before: (Duration, Usage),
     running: Option<Running>,
+    /// Whether the volume has the laboratory's own magic.
+    foreign: bool,
 }
 
 struct Running {
     machine: Arc<Machine>,
+    disk: Arc<dyn BlockDevice>,
     volume: Volume,
     next_tick: Duration,
     /// Blocks whose buffer headers were restored.
@@ -173,7 +179,7 @@ impl SimTarget {
     pub(crate) fn new(label: &str, spec: SimSpec, seed: u64) -> SimTarget {
         let seed = spec.seed.unwrap_or(seed);
         let before = (Duration::ZERO, Usage::default());
-        SimTarget { label: label.to_owned(), spec, seed, before, running: None }
+        SimTarget { label: label.to_owned(), spec, seed, before, running: None, foreign: false }
     }
 
     fn unusable(&self, why: impl std::fmt::Display) -> LabError {
@@ -190,12 +196,25 @@ impl SimTarget {
     fn mounted(&self) -> Result<Running> {
         let preset = &self.spec.preset;
         let store = AgedVolumes::get(&preset.volume, self.seed);
-        let store = store.map_err(|why| self.unusable(why))?;
+        let mut store = store.map_err(|why| self.unusable(why))?;
         let phase = SplitMix64::new(self.seed ^ 0x7068_6173).next_u64();
         let machine = Arc::new(Machine::new(preset, phase >> 16));
-        let disk = SimDisk::new(store, Arc::clone(&machine), preset.volume.offset_mb << 20);
-        let env = Env::seeded(Arc::clone(&machine) as _, self.seed);
-        let fs = Ffs::mount(Arc::new(disk), &self.spec.core.options, env);
+        let offset = preset.volume.offset_mb << 20;
+        let disk: Arc<dyn BlockDevice> = if self.foreign {
+            let mark = mark_foreign(&mut store).map_err(|why| self.unusable(why))?;
+            let disk = SimDisk::new(store, Arc::clone(&machine), offset);
+            Arc::new(ForeignVolume::new(disk, mark))
+        } else {
+            Arc::new(SimDisk::new(store, Arc::clone(&machine), offset))
+        };
+        let volume = self.mount(&disk, &machine)?;
+        let next_tick = machine.now() + Duration::from_secs(1);
+        Ok(Running { machine, disk, volume, next_tick, from_pages: 0 })
+    }
+
+    fn mount(&self, disk: &Arc<dyn BlockDevice>, machine: &Arc<Machine>) -> Result<Volume> {
+        let env = Env::seeded(Arc::clone(machine) as _, self.seed);
+        let fs = Ffs::mount(Arc::clone(disk), &self.spec.core.options, env);
         let fs = fs.map_err(|error| self.unusable(error))?;
         if let Some(why) = fs.read_only_reason() {
             return Err(self.unusable(why));
@@ -203,12 +222,56 @@ impl SimTarget {
         let counters = fs.clone();
         let (volume, _) = Volume::new(&self.label, fs)?;
         machine.watch(Some(Box::new(move || counters.counters())));
-        let next_tick = machine.now() + Duration::from_secs(1);
-        Ok(Running { machine, volume, next_tick, from_pages: 0 })
+        Ok(volume)
+    }
+
+    /// Unmounts the volume and mounts it again: nothing of it is in memory afterwards. Returns the
+    /// directory of [`Target::begin`].
+    ///
+    /// # Errors
+    /// The volume cannot be unmounted or mounted.
+    pub(crate) fn remount(&mut self) -> Result<DirId> {
+        let unmounted = self.call(Call::Close, None, |v, _| {
+            v.fs().unmount().map_err(|error| LabError::unusable("sim", error))
+        });
+        unmounted?;
+        let Some(running) = self.running.take() else {
+            return Err(self.unusable("has no volume yet"));
+        };
+        let Running { machine, disk, volume, next_tick, .. } = running;
+        machine.watch(None);
+        drop(volume);
+        let volume = self.mount(&disk, &machine)?;
+        self.running = Some(Running { machine, disk, volume, next_tick, from_pages: 0 });
+        let place = self.workplace()?;
+        self.open_dir(place, LAB)
+    }
+
+    /// The directory in which [`Target::begin`] makes its own.
+    fn workplace(&mut self) -> Result<DirId> {
+        let [top, second] = workplace(self.seed);
+        self.call(Call::Open, None, |v, _| {
+            let root = v.root()?;
+            let top = v.open_dir(root, top.as_bytes())?;
+            v.open_dir(top, second.as_bytes())
+        })
+    }
+
+    /// Marks the volume as one of the laboratory's own formats, from the next [`Target::begin`] on.
+    pub(crate) fn set_foreign(&mut self) {
+        self.foreign = true;
+    }
+
+    /// The totals of the machine, from [`Target::begin`] to [`Target::end`].
+    pub(crate) fn done(&self) -> MachineCounters {
+        self.running.as_ref().map(|running| running.machine.done()).unwrap_or_default()
     }
 
     /// Performs a call: charges its time, and runs the background work.
-    fn call<T>(
+    ///
+    /// # Errors
+    /// No volume is mounted; those of `work`.
+    pub(crate) fn call<T>(
         &mut self,
         call: Call,
         at: Option<DirId>,
@@ -268,7 +331,7 @@ impl Target for SimTarget {
 
     fn begin(&mut self, demand: Demand) -> Result<DirId> {
         self.end()?;
-        let mut running = self.mounted()?;
+        let running = self.mounted()?;
         let space = running.volume.fs().statfs();
         let free = space.frags_avail.max(0).unsigned_abs() * u64::from(space.fsize);
         if demand.bytes > free || demand.files > space.inodes_free {
@@ -278,12 +341,9 @@ impl Target for SimTarget {
             );
             return Err(self.unusable(why));
         }
-        let [top, second] = workplace(self.seed);
-        let root = running.volume.root()?;
-        let top = running.volume.open_dir(root, top.as_bytes())?;
-        let second = running.volume.open_dir(top, second.as_bytes())?;
         self.running = Some(running);
-        self.mkdir(second, b"lab")
+        let place = self.workplace()?;
+        self.mkdir(place, LAB)
     }
 
     fn end(&mut self) -> Result<()> {

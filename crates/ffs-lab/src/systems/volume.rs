@@ -65,6 +65,14 @@ impl Volume {
         Ok(DirId(self.dirs.insert(root)))
     }
 
+    /// A directory in use.
+    ///
+    /// # Errors
+    /// None has this number.
+    pub(crate) fn vnode(&self, at: DirId) -> Result<&Vnode> {
+        self.dir(at)
+    }
+
     /// The size of a directory, bytes; 0 if there is none.
     #[must_use]
     pub(crate) fn bytes_of(&self, at: DirId) -> u64 {

@@ -5,6 +5,7 @@ mod compare;
 mod crash;
 mod dirs;
 mod figures;
+mod indexes;
 pub(crate) mod report;
 mod stress;
 pub(crate) mod study;
@@ -65,6 +66,10 @@ pub(crate) const DOC: Doc = Doc {
             "whether the hash matters with more memory",
         ),
         (
+            "ffs lab indexes --out indexes",
+            "linear search, dirhash, HTree and other directory indexes; tables and charts",
+        ),
+        (
             "ffs lab crash --max-states 1000000 --seed 7",
             "examine a million states that a power failure may leave",
         ),
@@ -116,6 +121,7 @@ enum Experiment {
     Report(report::Args),
     Figures(figures::Args),
     Sweep(sweep::Args),
+    Indexes(indexes::Args),
     Crash(crash::Args),
     Apps(apps::Args),
     Stress(stress::Args),
@@ -132,6 +138,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         Experiment::Report(args) => report::run(&args),
         Experiment::Figures(args) => figures::run(args),
         Experiment::Sweep(args) => sweep::run(args),
+        Experiment::Indexes(args) => indexes::run(args),
         Experiment::Crash(args) => crash::run(args),
         Experiment::Apps(args) => apps::run(args),
         Experiment::Stress(args) => stress::run(args),

@@ -31,7 +31,8 @@ pub(super) struct Args {
 
     /// A curve: a combination of the paper's switches (`none`, `su`, `su+dp+vm+dh`), or options of
     /// the target; may be given several times
-    #[arg(long, value_name = "SWITCHES", default_values_t = ["none".to_owned(), "su+dp+vm+dh".to_owned()])]
+    #[arg(long, value_name = "SWITCHES",
+        default_values_t = ["none".to_owned(), "su+dp+vm+dh".to_owned()])]
     curve: Vec<String>,
 
     /// Where: `sim` or `core`, with `:NAME=VALUE,...` for all runs

@@ -346,7 +346,7 @@ fn the_comparison_and_its_document_have_every_published_number() {
     let rows = lines_of(&comparison::markdown(&report));
     let numbers: usize = report.published.sections.iter().map(|section| section.rows.len()).sum();
     assert_eq!(rows.len(), numbers + report.published.rows().count());
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab/claims.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab/published.md");
     let document = fs::read_to_string(path).unwrap();
     let (_, tables) = document.split_once("## Numbers").unwrap();
     let document = lines_of(tables);
