@@ -6,8 +6,8 @@
 //! **Invariants.**
 //! 1. After phase 1 a fragment is marked used exactly if it belongs to metadata or to an inode that
 //!    remains. If another round is due, that round establishes this.
-//! 2. Each indirect block is read at most once, or twice in a listed snapshot: the second pointer to
-//!    a fragment is a duplicate and is not followed.
+//! 2. Each indirect block is read at most once, in a listed snapshot twice: the second pointer to a
+//!    fragment is a duplicate and is not followed.
 //!
 //! References: spec/fsck-and-crash.md §3.1; spec/on-disk-format.md §7, §11, §18.3.
 
@@ -227,8 +227,8 @@ impl Checker<'_> {
         self.clear_or_ignore(node, draft.alternative())
     }
 
-    /// Checks the blocks of `node`, and then the fields that depend on them. Returns
-    /// false if the inode was cleared.
+    /// Checks the blocks of `node`, and then the fields that depend on them. Returns false if
+    /// the inode was cleared.
     fn check_blocks(&mut self, node: &mut Inode) -> Res<bool> {
         self.check_ext_size(node)?;
         let mut check = BlockCheck::new(node, self.softdep, self.is_listed_snapshot(node));

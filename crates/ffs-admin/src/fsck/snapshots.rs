@@ -1,8 +1,8 @@
 //! Snapshots during a check.
 //!
 //! **Purpose.** The superblock must list only snapshots that a mount can keep up. A block that is
-//! about to be freed while a snapshot still reads it in place becomes part of that snapshot. A block
-//! that is about to change is copied for the snapshots first.
+//! about to be freed while a snapshot still reads it in place becomes part of that snapshot. A
+//! block that is about to change is copied for the snapshots first.
 //!
 //! **Invariants.**
 //! 1. A freed block goes to the oldest listed snapshot with an unset pointer; the others continue
