@@ -5,6 +5,7 @@ mod fsck_util;
 
 use ffs_admin::fsck::{FsckOptions, Id, exit};
 use ffs_ondisk::cg::CgFields;
+use ffs_ondisk::snapshot::image_bytes;
 use ffs_ondisk::superblock::{CkHash, SBLOCKSIZE, SbFields};
 use ffs_ondisk::wire::Field;
 use ffs_ondisk::{CgMut, CgNo, FileFlags, Format, Superblock};
@@ -91,7 +92,8 @@ fn a_count_at_its_limit_is_lowered_to_what_it_should_be() {
 #[test]
 fn a_cleared_snapshot_is_listed_no_more() {
     one_repair_is_enough(|i| {
-        let ino = i.sparse(2, "snapshot", 1 << 20, &[]);
+        // Of the size of a snapshot that was being made.
+        let ino = i.sparse(2, "snapshot", image_bytes(&i.g), &[]);
         let (at, _) = i.entry(2, "snapshot");
         i.write(at, &[0; 4]);
         i.edit(ino, |d| {

@@ -87,6 +87,14 @@ pub enum Error {
     /// `EBUSY`.
     #[error("busy: {0}")]
     Busy(&'static str),
+    /// `EEXIST`: a file has a name that the check of a snapshot needs for something else.
+    #[error("{path} in the volume is not {wanted}: remove or rename it")]
+    InTheWay {
+        /// The path, from the root of the volume.
+        path: &'static str,
+        /// What has to be there, or nothing.
+        wanted: &'static str,
+    },
     /// `EIO`: the device failed.
     #[error(transparent)]
     Io(#[from] DeviceError),
@@ -121,7 +129,7 @@ impl Error {
             Error::NoData => libc::ENXIO,
             Error::Access => libc::EACCES,
             Error::Busy(_) => libc::EBUSY,
-            Error::Exists => libc::EEXIST,
+            Error::Exists | Error::InTheWay { .. } => libc::EEXIST,
             Error::NotDirectory => libc::ENOTDIR,
             Error::IsDirectory => libc::EISDIR,
             Error::Invalid(_) => libc::EINVAL,

@@ -109,6 +109,37 @@ fn only_a_mount_with_soft_updates_that_is_writable_can_be_checked() {
 }
 
 #[test]
+fn what_is_in_the_way_of_the_snapshot_is_named_and_stays() {
+    let w = crashed(SHAPES[0], |_, _| ());
+    let named = |w: &World, path: &str| match w.fs.begin_check() {
+        Err(Error::InTheWay { path: found, .. }) => assert_eq!(found, path),
+        other => panic!("{:?}", other.map(drop)),
+    };
+    // What an interrupted check leaves: its snapshot, or the empty file for it.
+    let snap = w.dir(&w.root, ".snap");
+    drop(w.fs.snapshot(&Cred::root(), &snap, b"fsck_snapshot").unwrap());
+    drop(begin(&w));
+    w.file(&snap, "fsck_snapshot");
+    drop(begin(&w));
+    assert!(w.get(&snap, "fsck_snapshot").is_err());
+
+    write(&w.fs, &w.file(&snap, "fsck_snapshot"), 0, 10);
+    named(&w, "/.snap/fsck_snapshot");
+    assert_eq!(w.fs.getattr(&w.get(&snap, "fsck_snapshot").unwrap()).size, 10);
+    w.fs.unlink(&Cred::root(), &snap, b"fsck_snapshot").unwrap();
+    w.dir(&snap, "fsck_snapshot");
+    named(&w, "/.snap/fsck_snapshot");
+    w.fs.rmdir(&Cred::root(), &snap, b"fsck_snapshot").unwrap();
+    drop(snap);
+    w.fs.rmdir(&Cred::root(), &w.root, b".snap").unwrap();
+    write(&w.fs, &w.file(&w.root, ".snap"), 0, 10);
+    named(&w, "/.snap");
+    assert_eq!(w.fs.getattr(&w.get(&w.root, ".snap").unwrap()).size, 10);
+    w.fs.unlink(&Cred::root(), &w.root, b".snap").unwrap();
+    assert!(begin(&w).complete().unwrap());
+}
+
+#[test]
 fn a_crash_leaves_no_snapshot_of_the_check() {
     let w = crashed(SHAPES[2], |_, _| ());
     let running = w.fs.begin_check().unwrap();

@@ -258,18 +258,25 @@ pub fn snapshots(mount_point: &Path) -> Result<Vec<SnapshotInfo>, MountError> {
     lines.map(|text| line(text).ok_or_else(version_mismatch)).collect()
 }
 
+/// Whether `file` is a snapshot on an ffs mount. Symbolic links are not followed.
+///
+/// # Errors
+/// `file` cannot be opened, or is on no ffs mount.
+pub fn is_snapshot(file: &Path) -> Result<bool, MountError> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let fd = rustix::fs::open(file, flags, Mode::empty())
+        .map_err(|e| access_error(file, e, "cannot be opened"))?;
+    Ok(command_on(&fd, file, "is-snapshot")? == "1")
+}
+
 /// Removes `file`, a snapshot on an ffs mount.
 ///
 /// # Errors
 /// `file` is no snapshot, or on no ffs mount; it cannot be removed.
 pub fn delete_snapshot(file: &Path) -> Result<(), MountError> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(file, flags, Mode::empty())
-        .map_err(|e| access_error(file, e, "cannot be opened"))?;
-    if command_on(&fd, file, "is-snapshot")? != "1" {
+    if !is_snapshot(file)? {
         return Err(MountError::Server("not a snapshot".to_owned()));
     }
-    drop(fd);
     rustix::fs::unlink(file).map_err(|e| access_error(file, e, "cannot be removed"))
 }
 

@@ -63,7 +63,8 @@ mod wire;
 pub use bgfsck::background_check;
 pub use checker::{CheckFn, CheckResult, CheckRun};
 pub use control::{
-    Changed, Control, Entry, EntryKind, delete_snapshot, make_snapshot, mount_source, snapshots,
+    Changed, Control, Entry, EntryKind, delete_snapshot, is_snapshot, make_snapshot, mount_source,
+    snapshots,
 };
 pub use daemon::mount_daemon;
 pub use disk::Disk;

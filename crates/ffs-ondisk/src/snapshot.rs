@@ -18,6 +18,9 @@ use crate::geometry::Geometry;
 use crate::superblock::Superblock;
 use crate::units::{FragNo, Ino, Lbn};
 
+mod upkeep;
+pub use upkeep::{IndirectBlocks, Listed, indirect_blocks, leaf_count, listed};
+
 /// The directory in the root in which programs make snapshots.
 pub const SNAP_DIR: &str = ".snap";
 

@@ -25,6 +25,10 @@ pub(super) struct BlockCheck {
     file: FileId,
     size: u64,
     snapshot: bool,
+    /// It is a snapshot that the superblock lists.
+    listed: bool,
+    /// The inode is cleared: it is a snapshot that has lost a block.
+    pub(super) removed: bool,
     /// The answer on bad pointers, once given.
     drop_bad: Option<bool>,
     /// The answer on pointers beyond the size, once given.
@@ -47,14 +51,17 @@ pub(super) struct BlockCheck {
 }
 
 impl BlockCheck {
-    /// A check of `node` on a volume with or without soft updates.
-    pub(super) fn new(node: &Inode, softdep: bool) -> BlockCheck {
+    /// A check of `node` on a volume with or without soft updates. `listed`: it is a snapshot that
+    /// the superblock lists.
+    pub(super) fn new(node: &Inode, softdep: bool, listed: bool) -> BlockCheck {
         BlockCheck {
             may_be_ahead: softdep && node.d.is_dir(),
             ino: node.ino,
             file: node.id(),
             size: node.d.size,
             snapshot: node.is_snapshot(),
+            listed,
+            removed: false,
             drop_bad: None,
             drop_extra: None,
             bad: 0,
@@ -81,6 +88,9 @@ impl BlockCheck {
         if self.bad > MAX_BAD {
             return Ok(Action::Stop);
         }
+        if self.listed && !run.ext {
+            return self.lost_block(ck, run, why);
+        }
         let drop = match self.drop_bad {
             Some(drop) => drop,
             None => {
@@ -92,6 +102,17 @@ impl BlockCheck {
             }
         };
         Ok(if drop { Action::Replace(0) } else { Action::Skip })
+    }
+
+    /// A listed snapshot has lost a block. The pointer 0 would show the present content of the
+    /// volume, so the snapshot is removed.
+    fn lost_block(&mut self, ck: &mut Checker<'_>, run: &BlockPointer, why: &str) -> Res<Action> {
+        if self.drop_bad.is_none() {
+            let why = format!("{}: pointer {} {why}", run.place(&ck.g), run.at);
+            self.removed = ck.remove_snapshot(self.ino, &why)?;
+            self.drop_bad = Some(false);
+        }
+        Ok(if self.removed { Action::Stop } else { Action::Skip })
     }
 }
 
@@ -119,7 +140,8 @@ impl Visitor for BlockCheck {
             }
             ck.mark_used(run.frag(), run.frags);
             self.dups += 1;
-            if self.dups == 1 {
+            // Phase 1b removes a listed snapshot with duplicates.
+            if self.dups == 1 && !self.listed {
                 ck.report_dup(self.ino, run)?;
             }
             return Ok(Action::Skip);

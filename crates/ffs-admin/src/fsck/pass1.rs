@@ -6,8 +6,8 @@
 //! **Invariants.**
 //! 1. After phase 1 a fragment is marked used exactly if it belongs to metadata or to an inode that
 //!    remains. If another round is due, that round establishes this.
-//! 2. Each indirect block is read at most once: the second pointer to a fragment is a duplicate and
-//!    is not followed.
+//! 2. Each indirect block is read at most once, in a listed snapshot twice: the second pointer to a
+//!    fragment is a duplicate and is not followed.
 //!
 //! References: spec/fsck-and-crash.md §3.1; spec/on-disk-format.md §7, §11, §18.3.
 
@@ -126,7 +126,10 @@ impl Checker<'_> {
         let dtype = (node.d.mode >> 12) as u8;
         let rec = InoStat { state: State::Used, dtype, nlink, unaccounted: nlink.into() };
         self.inodes.set(ino, rec);
-        self.check_blocks(&mut node)?;
+        if !self.check_blocks(&mut node)? {
+            self.inodes.set(ino, InoStat::default());
+            return Ok(());
+        }
         if node.changed {
             self.write_inode(&mut node)?;
         }
@@ -186,6 +189,9 @@ impl Checker<'_> {
             let draft = Draft::fatal(Id::InoSize, message).before(node.d.size);
             return self.clear_or_ignore(node, draft);
         }
+        if self.remove_if_not_kept_up(node)? {
+            return Ok(true);
+        }
         let extra = pointers_past_end(&g, node);
         if extra > 0 {
             return self.past_end(node, extra);
@@ -221,17 +227,21 @@ impl Checker<'_> {
         self.clear_or_ignore(node, draft.alternative())
     }
 
-    /// Checks the blocks of `node`, and then the fields that depend on them.
-    fn check_blocks(&mut self, node: &mut Inode) -> Res<()> {
+    /// Checks the blocks of `node`, and then the fields that depend on them. Returns false if
+    /// the inode was cleared.
+    fn check_blocks(&mut self, node: &mut Inode) -> Res<bool> {
         self.check_ext_size(node)?;
-        let mut check = BlockCheck::new(node, self.softdep);
+        let mut check = BlockCheck::new(node, self.softdep, self.is_listed_snapshot(node));
         let complete = self.walk(node, &mut check)?;
+        if check.removed {
+            return Ok(false);
+        }
         let candidate = !complete || check.keeps_bad();
         if candidate {
             *node = Inode::decode(&self.g, node.ino, node.raw());
             self.inodes.update(node.ino, |r| r.state = State::DupBad);
             self.rerun_after_phase4();
-            return Ok(());
+            return Ok(true);
         }
         if check.dropped_bad() {
             self.restart_after_phase();
@@ -239,7 +249,7 @@ impl Checker<'_> {
         if check.dups > 0 {
             // The count and the holes of a file with duplicate blocks are checked once it has its
             // own copies.
-            return Ok(());
+            return Ok(true);
         }
         if node.is_dir() {
             self.check_dir_holes(node, &mut check)?;
@@ -255,7 +265,7 @@ impl Checker<'_> {
                 self.correct(Correction::AdjBlkCnt { file: node.id() });
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Checks that the extended-attribute area has a possible size and the blocks for it.

@@ -2,7 +2,8 @@
 //!
 //! **Purpose.** A second scan finds the first owner of every duplicate fragment. Either each later
 //! owner gets its own copies, or all owners become candidates for clearing and phase 2 asks which
-//! to keep.
+//! to keep. A listed snapshot with duplicates is removed: its pointer may be the wrong one, and a
+//! snapshot shows no content that may be wrong.
 //!
 //! **Invariants.**
 //! 1. The scan visits inodes and pointers in the order of phase 1, so that both have the same first
@@ -38,6 +39,7 @@ impl Checker<'_> {
         let mut rescan = Rescan {
             owned: Bitmap::new(self.g.size),
             snapshot: false,
+            listed: false,
             copy: self.copying,
             all_dup_level: None,
             budget: COPY_LIMIT,
@@ -62,8 +64,15 @@ impl Checker<'_> {
 
     fn rescan_inode(&mut self, ino: Ino, rescan: &mut Rescan) -> Res<()> {
         let mut node = self.read_inode(ino)?;
-        rescan.begin_inode(&node);
+        let listed = self.is_listed_snapshot(&node);
+        rescan.begin_inode(&node, listed);
         self.walk(&mut node, rescan)?;
+        if listed && rescan.has_dups {
+            if !self.remove_snapshot(ino, "others use its blocks, too")? {
+                self.inodes.update(ino, |r| r.state = State::DupBad);
+            }
+            return Ok(());
+        }
         if node.changed {
             self.write_inode(&mut node)?;
         }
@@ -94,6 +103,8 @@ impl Checker<'_> {
 struct Rescan {
     owned: Bitmap,
     snapshot: bool,
+    /// A snapshot that the superblock lists: its blocks are not copied.
+    listed: bool,
     copy: bool,
     /// Below a copied indirect block of this level every block is a duplicate.
     all_dup_level: Option<usize>,
@@ -103,8 +114,9 @@ struct Rescan {
 }
 
 impl Rescan {
-    fn begin_inode(&mut self, node: &Inode) {
+    fn begin_inode(&mut self, node: &Inode, listed: bool) {
         self.snapshot = node.is_snapshot();
+        self.listed = listed;
         self.all_dup_level = None;
         self.has_dups = false;
         self.failed = false;
@@ -141,7 +153,7 @@ impl Visitor for Rescan {
         if !self.is_later_owner(ck, run) {
             return Ok(Action::Keep);
         }
-        if !self.copy {
+        if !self.copy || self.listed {
             return Ok(Action::Skip);
         }
         let cost = u64::from(run.frags);

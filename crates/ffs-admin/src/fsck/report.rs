@@ -65,6 +65,7 @@ ids! {
     InoSpecial = "INO-SPECIAL", "A device, fifo or socket with a size or without a number.";
     InoPastEnd = "INO-PASTEND", "Pointers beyond the size.";
     InoType = "INO-TYPE", "An unknown file type.";
+    InoSnapshot = "INO-SNAPSHOT", "A snapshot that has lost a part of its content.";
     BlkBad = "BLK-BAD", "A pointer outside the data area.";
     BlkDup = "BLK-DUP", "A fragment that is already in use.";
     IndTrunc = "IND-TRUNC", "Pointers beyond the size in an indirect block.";

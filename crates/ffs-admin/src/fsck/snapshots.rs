@@ -1,8 +1,8 @@
 //! Snapshots during a check.
 //!
-//! **Purpose.** The superblock must list snapshots only. A block that is about to be freed while a
-//! snapshot still reads it in place becomes part of that snapshot. A block that is about to change
-//! is copied for the snapshots first.
+//! **Purpose.** The superblock must list only snapshots that a mount can keep up. A block that is
+//! about to be freed while a snapshot still reads it in place becomes part of that snapshot. A
+//! block that is about to change is copied for the snapshots first.
 //!
 //! **Invariants.**
 //! 1. A freed block goes to the oldest listed snapshot with an unset pointer; the others continue
@@ -10,6 +10,8 @@
 //! 2. A changed block is copied once for each snapshot that reads it in place, from the content on
 //!    the device.
 //! 3. No copy is placed in a block that a snapshot reads in place.
+//! 4. A listed snapshot that has lost a part of its content is removed. No pointer of it is set to
+//!    0 instead: that would show the present content of the volume.
 //!
 //! References: spec/snapshots.md §3, §6; spec/fsck-and-crash.md §3.6 (CG-LEAK).
 
@@ -18,7 +20,7 @@ use std::collections::BTreeSet;
 use ffs_ondisk::bmap::{self, Path, pointer, set_pointer};
 use ffs_ondisk::cg::{Cg, full_pattern};
 use ffs_ondisk::geometry::NDADDR;
-use ffs_ondisk::snapshot::block_frags;
+use ffs_ondisk::snapshot::{self, block_frags};
 use ffs_ondisk::superblock::FSMAXSNAP;
 use ffs_ondisk::{CgNo, FragNo, Ino, Lbn};
 
@@ -26,7 +28,7 @@ use super::buffered::Class;
 use super::checker::Checker;
 use super::inode::Inode;
 use super::report::Id;
-use super::resolve::{Draft, Res};
+use super::resolve::{Draft, Res, Stop};
 
 /// How a snapshot gets a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,7 +45,52 @@ enum PointerLocation {
     Indirect(FragNo, usize),
 }
 
+/// Why an examination of a snapshot ended early.
+enum Ended {
+    Damaged(ffs_ondisk::Error),
+    Stopped(Stop),
+}
+
+impl From<ffs_ondisk::Error> for Ended {
+    fn from(error: ffs_ondisk::Error) -> Self {
+        Ended::Damaged(error)
+    }
+}
+
 impl Checker<'_> {
+    /// Whether `node` is a snapshot that the superblock lists.
+    pub(super) fn is_listed_snapshot(&self, node: &Inode) -> bool {
+        node.is_snapshot() && snapshot::active(&self.sb).contains(&node.ino)
+    }
+
+    /// Removes the listed snapshot `node` if a mount could not keep it up; `true` if so.
+    pub(super) fn remove_if_not_kept_up(&mut self, node: &Inode) -> Res<bool> {
+        if !self.is_listed_snapshot(node) {
+            return Ok(false);
+        }
+        let g = self.g;
+        let listed = snapshot::listed(&g, node.ino, &node.d, |at| {
+            self.disk.read(at, g.bsize as usize).map_err(Ended::Stopped)
+        });
+        match listed {
+            Ok(_) => Ok(false),
+            Err(Ended::Damaged(error)) => self.remove_snapshot(node.ino, &error.to_string()),
+            Err(Ended::Stopped(stop)) => Err(stop),
+        }
+    }
+
+    /// Removes the snapshot `ino`, which has lost a part of its content; `true` if that was
+    /// granted. `why`: what is damaged.
+    pub(super) fn remove_snapshot(&mut self, ino: Ino, why: &str) -> Res<bool> {
+        let message = format!("damaged snapshot: remove it ({why})");
+        let remove = self.should_fix(Draft::fatal(Id::InoSnapshot, message).ino(ino))?;
+        if remove {
+            self.clear_inode(ino)?;
+            self.restart_after_phase();
+        }
+        Ok(remove)
+    }
+
     /// Removes inodes that are not snapshots from the superblock's list.
     pub(super) fn check_snapshot_list(&mut self) -> Res<()> {
         let listed = self.sb.f.snapinum;

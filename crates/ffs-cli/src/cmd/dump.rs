@@ -51,7 +51,8 @@ pub(crate) const DOC: Doc = Doc {
 /// The dump is one that FreeBSD writes: its restore and those of other systems read it. The file
 /// system must not be mounted, or only for reading; or -L dumps a mounted one as it is when the
 /// dump begins. -L makes the snapshot .snap/dump_snapshot in it, and the directory .snap must
-/// exist. The snapshot loses its name at once, and is freed when the dump ends.
+/// exist. The snapshot loses its name at once, and is freed when the dump ends. One that a killed
+/// dump left is removed first. A dump has snapshots as empty files.
 ///
 /// A level above 0 dumps the files that have changed since the latest dump of a lower level, and
 /// the directories that lead to them. With -u the date is recorded in a file of BSD's format, under
@@ -232,6 +233,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         let (opened, image) = live::open(&args.image)?;
         (opened, Source { image, snapshot: true })
     } else {
+        if let Some(failure) = live::refuse_mount(&args.image) {
+            return Err(failure);
+        }
         if args.live {
             output::note(format!("{name}: it is not mounted, so -L has no effect"));
         }

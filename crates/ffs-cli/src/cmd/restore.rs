@@ -113,7 +113,7 @@ struct Action {
     /// Restore a whole file system
     #[arg(short = 'r')]
     rebuild: bool,
-    /// Compare the files of the dump with those of the target
+    /// Compare the files of the dump, but snapshots, with those of the target
     #[arg(short = 'C')]
     compare: bool,
     /// Refused: there is no interactive mode

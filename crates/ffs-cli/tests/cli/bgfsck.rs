@@ -40,6 +40,22 @@ fn an_image_is_checked_while_it_is_mounted_for_the_check() {
 }
 
 #[test]
+fn a_file_in_place_of_the_directory_for_snapshots_is_named() {
+    let d = Dir::new();
+    let (image, ino) = with_file(&d, "a.img", &["-U"]);
+    ok(&["rm", "-r", &format!("{image}:/.snap")]);
+    ok(&["cp", &d.file("f", b"mine"), &format!("{image}:/.snap")]);
+    edit_inode(&image, ino, |i| i.nlink = 3);
+    edit_superblock(&image, |sb| sb.f.clean = 0);
+    let message = "/.snap in the volume is not a directory: remove or rename it";
+    fails(&["fsck", "-B", &image], 8, message);
+    assert_eq!(ok(&["cat", &format!("{image}:/.snap")]), "mine");
+    ok(&["mv", &format!("{image}:/.snap"), &format!("{image}:/.snap.old")]);
+    ok(&["fsck", "-B", &image]);
+    fsck_clean(Path::new(&image));
+}
+
+#[test]
 fn what_cannot_be_checked_in_the_background_has_its_exit_code() {
     let d = Dir::new();
     // A count that is too low is no trace of a crash.

@@ -213,6 +213,91 @@ fn a_mounted_file_system_is_dumped_from_a_snapshot() {
 }
 
 #[test]
+fn a_killed_dump_does_not_prevent_the_next_one() {
+    let d = Dir::new();
+    let Some(image) = crate::mount::mounted(&d, "rw") else { return };
+    let (at, dump) = (d.str("mnt"), d.str("a.dump"));
+    let snap = d.path("mnt/.snap/dump_snapshot");
+    // A dump that is killed after it made its snapshot leaves this.
+    let left = run(&["snapshot", "create", snap.to_str().unwrap()]);
+    let after_killed = run(&["dump", "-0", "-L", "-f", &dump, &at]);
+    let remains = snap.exists();
+    fs::write(&snap, "mine").unwrap();
+    let plain = run(&["dump", "-0", "-L", "-f", &dump, &at]);
+    let kept = fs::read(&snap).unwrap();
+    fs::remove_file(&snap).unwrap();
+    fs::create_dir(&snap).unwrap();
+    let directory = run(&["dump", "-0", "-L", "-f", &dump, &at]);
+    let advice = "remove or rename it: mv ";
+    // The command of the message works.
+    let printed = text(&directory);
+    let command = printed.split_once("rename it: ").map(|(_, command)| command.trim().to_owned());
+    let renamed = command.map(|c| Command::new("sh").args(["-c", &c]).status().unwrap().success());
+    let last = run(&["dump", "-0", "-L", "-f", &dump, &at]);
+    ok(&["umount", &at]);
+    assert!(left.status.success(), "{}", text(&left));
+    assert!(after_killed.status.success() && !remains, "{}", text(&after_killed));
+    assert!(text(&after_killed).contains("was killed"), "{}", text(&after_killed));
+    for refused in [&plain, &directory] {
+        assert_eq!(refused.status.code(), Some(1), "{}", text(refused));
+        assert!(text(refused).contains(advice), "{}", text(refused));
+    }
+    assert_eq!(kept, b"mine");
+    assert_eq!(renamed, Some(true), "{printed}");
+    assert!(last.status.success(), "{}", text(&last));
+    fsck_clean(Path::new(&image));
+}
+
+#[test]
+fn a_mount_that_cannot_be_dumped_is_refused_with_what_to_do() {
+    let d = Dir::new();
+    let Some(image) = crate::mount::mounted(&d, "rw") else { return };
+    let (at, dump, snap) = (d.str("mnt"), d.str("a.dump"), d.path("mnt/.snap"));
+    let without = run(&["dump", "-f", &dump, &at]);
+    fs::remove_dir(&snap).unwrap();
+    fs::write(&snap, "a file").unwrap();
+    let file = run(&["dump", "-L", "-f", &dump, &at]);
+    let remounted = run(&["mount", "-u", "-o", "ro", &at]);
+    let read_only = run(&["dump", "-L", "-f", &dump, &at]);
+    let without_either = run(&["dump", "-f", &dump, &at]);
+    let of_image = run(&["dump", "-f", &dump, &image]);
+    ok(&["umount", &at]);
+    assert!(text(&without).contains("is mounted there; add -L"), "{}", text(&without));
+    assert!(text(&file).contains("not a directory; rename it"), "{}", text(&file));
+    assert!(remounted.status.success(), "{}", text(&remounted));
+    let printed = text(&without_either);
+    assert!(printed.contains("name the image: ffs dump /") && !printed.contains("-L"), "{printed}");
+    let printed = text(&read_only);
+    assert!(printed.contains("mounted read-only") && printed.contains("without -L: "), "{printed}");
+    assert!(!printed.contains("mkdir"), "{printed}");
+    assert!(of_image.status.success(), "{}", text(&of_image));
+}
+
+#[test]
+fn snapshots_are_not_in_a_dump_and_are_not_compared() {
+    let d = Dir::new();
+    let image = built(&d, &[]);
+    let (dump, out) = (d.str("a.dump"), d.str("out"));
+    ok(&["mkdir", "-p", &format!("{image}:/.snap")]);
+    ok(&["snapshot", "create", &format!("{image}:/.snap/s1")]);
+    ok(&["dump", "-0", "-f", &dump, &image]);
+    ok(&["restore", "-C", "-f", &dump, &format!("{image}:/")]);
+    fs::create_dir(&out).unwrap();
+    ok(&["restore", "-x", "-f", &dump, "-D", &out]);
+    assert_eq!(fs::metadata(d.path("out/.snap/s1")).unwrap().len(), 0);
+    ok(&["restore", "-C", "-f", &dump, &out]);
+    if crate::mount::fuse() {
+        fs::create_dir(d.path("mnt")).unwrap();
+        let mounted = run(&["mount", "-o", "ro", &image, &d.str("mnt")]);
+        if mounted.status.success() {
+            let compared = run(&["restore", "-C", "-f", &dump, &d.str("mnt")]);
+            ok(&["umount", &d.str("mnt")]);
+            assert!(compared.status.success(), "{}", text(&compared));
+        }
+    }
+}
+
+#[test]
 fn options_that_cannot_be_honoured_are_refused_with_a_reason() {
     let d = Dir::new();
     let image = d.image("a.img", "16m", &[]);

@@ -16,8 +16,7 @@ use crate::ordering::rules::{Rule, holds};
 use crate::snapshot::{Draft, FSMAXSNAP, PointerMap};
 use ffs_device::clock::Timestamp;
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
-use ffs_ondisk::snapshot::{image_bytes, is_snapshot};
-use ffs_ondisk::{Dinode, FileType, Ino, Place, Structure};
+use ffs_ondisk::{Dinode, FileType, Ino};
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -69,25 +68,10 @@ impl Mount {
         };
         let file = ip.lock(&self.ump);
         let g = self.ump.g();
-        if !is_snapshot(&file.d) {
-            info!(target: LOG, ino = ino.0, "listed as a snapshot, but an ordinary file");
+        let Some(map) = PointerMap::of_listed(g, &*self.ump.cache.dev, ino, &file.d)? else {
+            warn!(target: LOG, ino = ino.0, "not a complete snapshot: it leaves the list");
             return Ok(());
-        }
-        if file.d.size == image_bytes(g) {
-            // A crash of FreeBSD interrupted its creation.
-            warn!(target: LOG, ino = ino.0, "an unfinished snapshot leaves the list");
-            return Ok(());
-        }
-        let map = PointerMap::load(g, &*self.ump.cache.dev, ino, &file.d)?;
-        if map.has_uncopied_direct() {
-            return Err(Error::corrupt(
-                Structure::Snapshot,
-                Place::Inode(ino),
-                "direct pointers",
-                0,
-                "copies of all direct blocks",
-            ));
-        }
+        };
         self.ump.cache.invalidate_range(ino, i64::MIN..=i64::MAX);
         snapshots.activate(map, true);
         Ok(())

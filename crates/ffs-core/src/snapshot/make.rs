@@ -16,14 +16,13 @@
 
 mod content;
 
-use super::map::leaf_count;
 use super::{FSMAXSNAP, LOG, PointerMap, Snapshots};
 use crate::error::{Error, Result};
 use crate::ordering::FragRun;
 use crate::ordering::rules::Rule;
 use ffs_ondisk::bmap::{path, set_pointer};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
-use ffs_ondisk::snapshot::{LIST_WORD, image_blocks};
+use ffs_ondisk::snapshot::{LIST_WORD, image_blocks, leaf_count};
 use ffs_ondisk::wire::put;
 use ffs_ondisk::{CgNo, Csum, Dinode, FileFlags, FragNo, Geometry, Ino, Lbn};
 use std::collections::{BTreeMap, BTreeSet};

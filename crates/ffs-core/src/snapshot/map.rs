@@ -5,7 +5,8 @@
 //! the buffer cache, because copy-on-write must know what is durable.
 //!
 //! # Invariants
-//! 1. Each address of an indirect block passed [`Geometry::check_run`].
+//! 1. The addresses of the indirect blocks come from [`snapshot::indirect_blocks`], which checks
+//!    them, or from the allocator.
 //! 2. At most [`MAX_CLEAN`] unchanged indirect blocks are in memory. Of every indirect block that
 //!    was read, one bit for each pointer is kept: whether it is 0.
 //!
@@ -13,8 +14,9 @@
 
 use crate::error::{Error, Result};
 use ffs_device::BlockDevice;
-use ffs_ondisk::bmap::{first_of_root, path, pointer, set_pointer};
-use ffs_ondisk::geometry::{NDADDR, NIADDR};
+use ffs_ondisk::bmap::{pointer, set_pointer};
+use ffs_ondisk::geometry::NDADDR;
+use ffs_ondisk::snapshot::{IndirectBlocks, Listed};
 use ffs_ondisk::{Dinode, FragNo, Geometry, Ino, Lbn, Place, Structure, snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,11 +54,6 @@ fn leaf_of(g: &Geometry, lbn: Lbn) -> Option<(usize, usize)> {
     Some((behind / n, behind % n))
 }
 
-/// The number of leaves of a file of `blocks` blocks.
-pub(super) fn leaf_count(g: &Geometry, blocks: u64) -> u64 {
-    blocks.saturating_sub(NDADDR as u64).div_ceil(g.nindir.into())
-}
-
 /// The blocks whose pointers leaf `index` has, within a file of `blocks` blocks.
 pub(super) fn blocks_of_leaf(g: &Geometry, index: u64, blocks: u64) -> std::ops::Range<u64> {
     let n = u64::from(g.nindir);
@@ -77,34 +74,32 @@ impl PointerMap {
         ino: Ino,
         d: &Dinode,
     ) -> Result<PointerMap> {
-        snapshot::list_bytes(g, ino, d.size)?;
+        let found = snapshot::indirect_blocks(g, ino, d, |at| read_block(g, dev, at))?;
+        Ok(PointerMap::of(g, ino, d, found))
+    }
+
+    /// The map of snapshot `ino`, whose inode is `d` and whose indirect blocks are `found`.
+    fn of(g: &Geometry, ino: Ino, d: &Dinode, found: IndirectBlocks) -> PointerMap {
         let blocks = d.size.div_ceil(g.bsize.into());
-        if path(g, Lbn(blocks.saturating_sub(1))).is_none() {
-            return Err(bad(ino, "size", d.size, "a size that the block map can address"));
-        }
-        // A word of the list for each block of the volume, at most.
-        let image = snapshot::image_blocks(g);
-        let list = (image + 1).saturating_mul(snapshot::LIST_WORD).div_ceil(g.bsize.into());
-        if blocks > image.saturating_add(2 * list + 8) {
-            return Err(bad(ino, "size", d.size, "an image and a block list"));
-        }
-        let mut map = PointerMap::new(g, ino, blocks, d.db, Default::default());
-        for root in 0..NIADDR {
-            let first = first_of_root(g, root);
-            if first.0 >= blocks {
-                break;
-            }
-            let raw = d.ib.get(root).copied().unwrap_or(0);
-            map.collect_leaves(dev, raw, root)?;
-        }
-        let mut all: Vec<FragNo> = map.indirect_blocks().collect();
-        all.sort_unstable();
-        let twice = all.iter().zip(all.iter().skip(1)).find(|(a, b)| a == b);
-        if let Some((twice, _)) = twice {
-            return Err(bad(ino, "indirect block", twice, "a block of its own"));
-        }
-        map.copied.resize_with(map.leaves.len(), || None);
-        Ok(map)
+        PointerMap::new(g, ino, blocks, d.db, (found.leaves, found.above))
+    }
+
+    /// The map of the inode `ino`, which the superblock lists and which is `d`. `None`: it leaves
+    /// the list.
+    ///
+    /// # Errors
+    /// [`Error::Format`] if the snapshot cannot be kept up; the device's.
+    pub(crate) fn of_listed(
+        g: &Geometry,
+        dev: &dyn BlockDevice,
+        ino: Ino,
+        d: &Dinode,
+    ) -> Result<Option<PointerMap>> {
+        let listed = snapshot::listed(g, ino, d, |at| read_block(g, dev, at))?;
+        Ok(match listed {
+            Listed::Complete(found) => Some(PointerMap::of(g, ino, d, found)),
+            Listed::Dropped => None,
+        })
     }
 
     /// The map of a new snapshot: its direct pointers, the indirect blocks whose pointers lead to
@@ -132,35 +127,6 @@ impl PointerMap {
         }
     }
 
-    /// Appends the leaves below the indirect block at `raw`, which is `above` levels over them.
-    fn collect_leaves(&mut self, dev: &dyn BlockDevice, raw: i64, above: usize) -> Result<()> {
-        let want = leaf_count(&self.g, self.blocks);
-        if self.leaves.len() as u64 >= want {
-            return Ok(());
-        }
-        let at = self.address(raw)?;
-        if above == 0 {
-            self.leaves.push(at);
-            return Ok(());
-        }
-        self.above.push(at);
-        let bytes = read_block(&self.g, dev, at)?;
-        for k in 0..self.g.nindir as usize {
-            if self.leaves.len() as u64 >= want {
-                break;
-            }
-            self.collect_leaves(dev, pointer(&self.g, &bytes, k), above - 1)?;
-        }
-        Ok(())
-    }
-
-    /// The address of an indirect block.
-    fn address(&self, raw: i64) -> Result<FragNo> {
-        let (s, p) = (Structure::Snapshot, Place::Inode(self.ino));
-        let at = self.g.check_run(raw, self.g.frag, s, p)?;
-        at.ok_or_else(|| bad(self.ino, "indirect block", 0, "an allocated block"))
-    }
-
     pub(crate) fn ino(&self) -> Ino {
         self.ino
     }
@@ -181,12 +147,6 @@ impl PointerMap {
     /// All indirect blocks.
     pub(super) fn indirect_blocks(&self) -> impl Iterator<Item = FragNo> {
         self.leaves.iter().chain(&self.above).copied()
-    }
-
-    /// Whether a pointer in the inode is 0: the inode would have to change for a copy.
-    pub(crate) fn has_uncopied_direct(&self) -> bool {
-        let image = snapshot::image_blocks(&self.g);
-        (0..image).zip(&self.direct).any(|(_, p)| *p == 0)
     }
 
     /// The pointer of block `lbn`; 0 beyond the end.

@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod crash;
+mod damage;
 mod device;
 mod faults;
 mod fsck;

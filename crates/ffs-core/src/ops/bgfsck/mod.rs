@@ -38,7 +38,7 @@ use crate::ordering::rules::{Rule, holds};
 use crate::sync::Mutex;
 use crate::types::SetAttr;
 use ffs_ondisk::snapshot::SNAP_DIR;
-use ffs_ondisk::{FileType, FragNo, GID_OPERATOR, Ino};
+use ffs_ondisk::{FileFlags, FileType, FragNo, GID_OPERATOR, Ino};
 
 /// The name of the snapshot while it is made.
 const SNAPSHOT: &[u8] = b"fsck_snapshot";
@@ -94,11 +94,7 @@ impl Ffs {
         let mut check = BackgroundCheck { fs: self.clone(), image: None, not_freed };
         let cred = Cred::root();
         let dir = self.snapshot_directory(&cred)?;
-        match self.unlink(&cred, &dir, SNAPSHOT) {
-            // Of a check that was interrupted between making it and removing its name.
-            Ok(()) | Err(Error::NotFound) => {}
-            Err(e) => return Err(e),
-        }
+        self.remove_stale_snapshot(&cred, &dir)?;
         let (image, _) = self.snapshot(&cred, &dir, SNAPSHOT)?;
         check.image = Some(image);
         self.unlink(&cred, &dir, SNAPSHOT)?;
@@ -109,12 +105,29 @@ impl Ffs {
         let root = self.root()?;
         match self.lookup(cred, &root, SNAP_DIR.as_bytes()) {
             Err(Error::NotFound) => {}
+            Ok(found) if self.getattr(&found).kind != FileType::Directory => {
+                return Err(Error::InTheWay { path: "/.snap", wanted: "a directory" });
+            }
             found => return found,
         }
         let dir = self.mkdir(cred, &root, SNAP_DIR.as_bytes(), 0o770)?;
         let group = SetAttr { gid: Some(GID_OPERATOR), perm: Some(0o770), ..SetAttr::default() };
         self.setattr(cred, &dir, &group)?;
         Ok(dir)
+    }
+
+    /// Removes the snapshot of a check that was interrupted between making it and removing its
+    /// name. It is an empty file if the snapshot was not complete.
+    fn remove_stale_snapshot(&self, cred: &Cred, dir: &Vnode) -> Result<()> {
+        let attr = match self.lookup(cred, dir, SNAPSHOT) {
+            Err(Error::NotFound) => return Ok(()),
+            found => self.getattr(&found?),
+        };
+        let stale = attr.flags.contains(FileFlags::SF_SNAPSHOT) || attr.size == 0;
+        if attr.kind != FileType::Regular || !stale {
+            return Err(Error::InTheWay { path: "/.snap/fsck_snapshot", wanted: "a snapshot" });
+        }
+        self.unlink(cred, dir, SNAPSHOT)
     }
 }
 

@@ -13,7 +13,6 @@
 //!    the device then accounted for.
 //! 2. Each inode without a name that may be marked in use has a record since the last checkpoint,
 //!    or [`Notes::take`] makes one.
-//!
 //! 3. Each group whose counts were written since the last checkpoint, in its block or in the
 //!    summary area, has a record: FreeBSD's recovery counts only groups with records of blocks.
 //! 4. File data is written to an indirect block that was freed only when a later record names it
