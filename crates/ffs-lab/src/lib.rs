@@ -64,6 +64,8 @@ pub mod crash;
 pub mod dirs;
 mod error;
 mod file_names;
+#[cfg(test)]
+mod headless;
 mod machine;
 pub mod memory_latency;
 mod plot;

@@ -10,6 +10,7 @@
 //! | `explain` | the counters behind a time, and one sentence about them |
 //! | `score` | how many published numbers are reached within which factor |
 //! | `command` | the command line that runs the same study again |
+//! | `alike` | results of a benchmark with the same gains, shown as one |
 //! | `charts` | the figures of the report |
 //! | `page` | the HTML page |
 //! | `text` | the tables for a terminal |
@@ -23,6 +24,7 @@
 //!
 //! Reference: `docs/spec/benchmarks.md` §2, §3.4, §7.
 
+mod alike;
 mod charts;
 mod command;
 mod cost_curves;
@@ -35,7 +37,7 @@ mod reproduction;
 mod score;
 mod study_data;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod text;
 
 use std::fs;
@@ -64,6 +66,8 @@ pub struct Report {
     pub(crate) targets: Vec<Criterion>,
     /// The figures, in the order of the page.
     pub(crate) figures: Vec<Figure>,
+    /// Other studies, for the what-if panel of the page.
+    others: Vec<StudyData>,
     published: Published,
 }
 
@@ -88,7 +92,17 @@ impl Report {
         let scores = score::all(&compared);
         let targets = criteria::all(&measured, &published, &compared);
         let figures = charts::all(&measured, &published, &compared);
-        Ok(Report { measured, compared, scores, targets, figures, published })
+        Ok(Report { measured, compared, scores, targets, figures, others: Vec::new(), published })
+    }
+
+    /// Adds another study, whose results the page offers in its what-if panel beside those of this
+    /// study.
+    ///
+    /// # Errors
+    /// As [`Report::of`].
+    pub fn with(mut self, other: &Results) -> Result<Report> {
+        self.others.push(StudyData::of(other)?);
+        Ok(self)
     }
 
     /// Writes `report.html`, and each figure with its data to `figures/`.
