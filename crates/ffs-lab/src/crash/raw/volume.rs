@@ -9,6 +9,7 @@
 
 use super::super::image::ImageBytes;
 use super::order::Order;
+use super::places::Use;
 
 /// Pointers in an inode.
 pub(super) const NDADDR: usize = 12;
@@ -190,6 +191,16 @@ impl Volume {
         let start = self.start(cg);
         let from = if cg == 0 { 0 } else { start + self.sblkno };
         from..start + self.dblkno
+    }
+
+    /// The parts of the metadata of group `cg`, fragments.
+    pub(super) fn parts(&self, cg: u32) -> [(std::ops::Range<u64>, Use); 3] {
+        let (start, whole) = (self.start(cg), self.metadata(cg));
+        [
+            (whole.start..start + self.cblkno, Use::Superblock),
+            (start + self.cblkno..start + self.iblkno, Use::Group),
+            (start + self.iblkno..whole.end, Use::Inodes),
+        ]
     }
 
     /// The summary area, fragments.
