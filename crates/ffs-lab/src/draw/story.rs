@@ -288,8 +288,8 @@ impl Replayer<'_> {
 
     fn crash(&mut self, lost: usize) -> Result<(), String> {
         let text = format!(
-            "The power fails. The memory is lost, and with it {lost} writes that follow. The volume \
-             is what the writes so far have left."
+            "The power fails. The memory is lost, and with it {lost} writes that follow. The \
+             volume is what the writes so far have left."
         );
         self.add("Crash".to_owned(), text, Vec::new(), Vec::new())
     }

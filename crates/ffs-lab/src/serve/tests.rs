@@ -148,7 +148,8 @@ fn a_browser_shows_new_results_by_itself() {
     let wait = |browser: &mut Browser, finished: u32| {
         // The page looks every two seconds; the promise is that it comes.
         let seen = format!(
-            "new Promise(done => {{ const look = () => {{ const b = document.getElementById('live'); \
+            "new Promise(done => {{ const look = () => {{ \
+             const b = document.getElementById('live'); \
              if (b && b.dataset.finished === '{finished}') done(b.innerText); \
              else setTimeout(look, 100); }}; look(); }})"
         );
