@@ -31,10 +31,10 @@ fn a_report_takes_other_studies_for_its_what_if_panel() {
     let d = Dir::new();
     let (one, two) = (d.str("one"), d.str("two"));
     study(&one, "sim:used=5,turnover=0.1");
-    study(&two, "sim:used=5,turnover=0.1,cache=1m");
+    study(&two, "sim:used=5,turnover=0.1,cache=4m");
     ok(&["lab", "report", &one, "--with", &two]);
     let page = std::fs::read_to_string(Path::new(&one).join("report.html")).unwrap();
-    assert!(page.contains("\"cache\":\"1m\""), "the settings of the other study");
+    assert!(page.contains("\"cache\":\"4m\""), "the settings of the other study");
     fails(&["lab", "report", &one, "--with", &d.str("none")], 1, "none");
 }
 
