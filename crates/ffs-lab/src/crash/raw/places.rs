@@ -98,7 +98,8 @@ impl Checker {
             }
         }
         for cg in 0..v.ncg {
-            for (range, found) in v.parts(cg) {
+            let kinds = [Use::Superblock, Use::Group, Use::Inodes];
+            for (range, found) in v.parts(cg).into_iter().zip(kinds) {
                 fill(&mut uses, range, (found, 0));
             }
         }

@@ -9,7 +9,6 @@
 
 use super::super::image::ImageBytes;
 use super::order::Order;
-use super::places::Use;
 
 /// Pointers in an inode.
 pub(super) const NDADDR: usize = 12;
@@ -193,13 +192,13 @@ impl Volume {
         from..start + self.dblkno
     }
 
-    /// The parts of the metadata of group `cg`, fragments.
-    pub(super) fn parts(&self, cg: u32) -> [(std::ops::Range<u64>, Use); 3] {
+    /// The parts of the metadata of group `cg`: superblock, header and maps, inodes. Fragments.
+    pub(super) fn parts(&self, cg: u32) -> [std::ops::Range<u64>; 3] {
         let (start, whole) = (self.start(cg), self.metadata(cg));
         [
-            (whole.start..start + self.cblkno, Use::Superblock),
-            (start + self.cblkno..start + self.iblkno, Use::Group),
-            (start + self.iblkno..whole.end, Use::Inodes),
+            whole.start..start + self.cblkno,
+            start + self.cblkno..start + self.iblkno,
+            start + self.iblkno..whole.end,
         ]
     }
 
