@@ -17,6 +17,8 @@
 //! | [`report`], `plot` | the report of a study as HTML, text and CSV; its charts as SVG |
 //! | `machine` | the simulated computer: processor, disk and clock in virtual time |
 //! | [`crash`] | the disk images a crash can leave, and their check |
+//! | [`serve`] | a running study in the browser |
+//! | [`draw`] | a volume drawn block by block, and a crash and its repair in steps |
 //! | [`apps`] | real programs on a recorded device, and what they find after a crash |
 //! | [`stress`] | random operations by several processes on a mounted directory |
 //! | [`memory_latency`] | the time of one read of main memory |
@@ -63,14 +65,18 @@ pub mod compare;
 pub mod cost_curves;
 pub mod crash;
 pub mod dirs;
+pub mod draw;
 mod error;
 mod file_names;
+#[cfg(test)]
+mod headless;
 pub mod index;
 mod machine;
 pub mod memory_latency;
 mod plot;
 mod portable_math;
 pub mod report;
+pub mod serve;
 mod shuffle;
 mod statistics;
 pub mod stress;

@@ -21,6 +21,7 @@ mod mount;
 mod offline;
 mod options;
 mod overwrite;
+mod pages;
 mod partitions;
 mod quota;
 mod sizing;

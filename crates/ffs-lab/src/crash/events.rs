@@ -26,19 +26,19 @@ pub(crate) struct OrderingEvent {
 }
 
 /// Keeps the log events of soft updates in one thread.
-pub(super) struct Collector {
+pub(crate) struct Collector {
     recorder: Arc<Recorder<MemDevice>>,
     events: Mutex<Vec<OrderingEvent>>,
 }
 
 impl Collector {
     /// `recorder` is the device of the workload.
-    pub(super) fn new(recorder: Arc<Recorder<MemDevice>>) -> Collector {
+    pub(crate) fn new(recorder: Arc<Recorder<MemDevice>>) -> Collector {
         Collector { recorder, events: Mutex::new(Vec::new()) }
     }
 
     /// Calls `run`. Returns its result, and the log events of this thread until it returned.
-    pub(super) fn collect<T>(self, run: impl FnOnce() -> T) -> (T, Vec<OrderingEvent>) {
+    pub(crate) fn collect<T>(self, run: impl FnOnce() -> T) -> (T, Vec<OrderingEvent>) {
         let collector = Arc::new(self);
         let result = tracing::subscriber::with_default(Arc::clone(&collector), run);
         let mut events = collector.events.lock().unwrap_or_else(PoisonError::into_inner);

@@ -83,14 +83,19 @@ impl StateReport<'_> {
 
 /// Describes the place of a write on the volume.
 fn place(g: &Geometry, write: &Write) -> String {
-    let at = FragNo(write.offset / u64::from(g.fsize));
-    let frags = write.bytes.len() as u64 / u64::from(g.fsize).max(1);
+    place_of(g, write.offset, write.bytes.len() as u64)
+}
+
+/// Describes the place of `len` bytes at byte `offset` of the volume.
+pub(crate) fn place_of(g: &Geometry, offset: u64, len: u64) -> String {
+    let at = FragNo(offset / u64::from(g.fsize));
+    let frags = len / u64::from(g.fsize).max(1);
     let superblock = match g.format {
         Format::Ufs1 => 8192,
         Format::Ufs2 => 65536,
     };
     let cg = g.dtog(at);
-    let what = if write.offset == superblock {
+    let what = if offset == superblock {
         "superblock".to_owned()
     } else if at == g.csaddr {
         "summaries of the groups".to_owned()
@@ -103,5 +108,5 @@ fn place(g: &Geometry, write: &Write) -> String {
     } else {
         format!("fragments {} to {}", at.0, at.0 + frags.saturating_sub(1))
     };
-    format!("{what} (byte {}, {} sectors)", write.offset, write.bytes.len() / 512)
+    format!("{what} (byte {offset}, {} sectors)", len / 512)
 }

@@ -135,7 +135,7 @@ pub struct BaseVolume {
     /// Its constants.
     pub geometry: Geometry,
     /// Its bytes.
-    pub(super) image: Arc<Vec<u8>>,
+    pub(crate) image: Arc<Vec<u8>>,
     /// Its device; every run takes a snapshot.
     pub(super) device: MemDevice,
     /// The tree on it.

@@ -11,9 +11,9 @@ use super::oracle::SoftUpdateOptions;
 use crate::error::{LabError, Result};
 
 /// The time at which every volume is made, seconds.
-pub(super) const START: i64 = 1_000_000_000;
+pub(crate) const START: i64 = 1_000_000_000;
 
-pub(super) fn failed(what: &str, why: &dyn std::fmt::Display) -> LabError {
+pub(crate) fn failed(what: &str, why: &dyn std::fmt::Display) -> LabError {
     LabError::Failed {
         target: "crash".into(),
         what: what.into(),
@@ -23,7 +23,7 @@ pub(super) fn failed(what: &str, why: &dyn std::fmt::Display) -> LabError {
 }
 
 /// The options of the mount under test.
-pub(super) fn options(
+pub(crate) fn options(
     ordering: OrderingPolicy,
     soft: SoftUpdateOptions,
     workload: &Workload,
@@ -57,11 +57,11 @@ pub(super) fn unordered() -> MountOptions {
 }
 
 /// A clock at `secs` seconds after the volumes were made.
-pub(super) fn clock(secs: i64) -> Arc<ManualClock> {
+pub(crate) fn clock(secs: i64) -> Arc<ManualClock> {
     Arc::new(ManualClock::new(Timestamp::new(START + secs, 0)))
 }
 
-pub(super) fn mount(
+pub(crate) fn mount(
     device: Arc<dyn BlockDevice>,
     options: &MountOptions,
     seed: u64,
@@ -82,7 +82,7 @@ pub(super) fn is_mountable(image: &[u8]) -> bool {
     mount(device, &options, 1).is_ok()
 }
 
-pub(super) fn wait(fs: &Ffs, clock: &ManualClock, secs: u32) -> ffs_core::Result<()> {
+pub(crate) fn wait(fs: &Ffs, clock: &ManualClock, secs: u32) -> ffs_core::Result<()> {
     for _ in 0..secs {
         clock.advance(Duration::from_secs(1));
         fs.tick()?;

@@ -2,14 +2,16 @@
 
 use super::scale::{self, Scale};
 use super::style;
-use super::svg::{Anchor, Figure, SvgWriter, csv, width};
+use super::svg::{Anchor, Figure, SvgWriter, csv, number, width};
 
 const WIDTH: f64 = 384.0;
 const HEIGHT: f64 = 268.0;
 const LEFT: f64 = 48.0;
-const RIGHT: f64 = 376.0;
+const RIGHT: f64 = 368.0;
 const TOP: f64 = 22.0;
 const BOTTOM: f64 = 226.0;
+/// The size of the letters of the legend, with space for fonts that are wider than most.
+const LEGEND: f64 = 11.5;
 
 /// A curve.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,7 +71,7 @@ pub(crate) fn draw(id: &str, title: &str, curves: &[Curve], axes: &Axes) -> Opti
         let class = format!("curve s{} d{}", n % style::SERIES, n % 4);
         svg.polyline(&places, &class, &curve.name);
     }
-    let lines = legend(&mut svg, curves);
+    let lines = legend(&mut svg, curves, axes);
     let last = |curve: &Curve| {
         let (n, cost) = curve.points.last()?;
         Some(format!("{} {cost:.1} at {n:.0}", curve.name))
@@ -85,19 +87,34 @@ pub(crate) fn draw(id: &str, title: &str, curves: &[Curve], axes: &Axes) -> Opti
     Some(svg.finish(id, (title, &desc), size, csv("curve,n,cost", rows)))
 }
 
-/// Draws the reference levels. Their names do not overlap.
+/// Draws the reference levels. Their names are in the legend, so that they cover no curve.
 fn levels_of(svg: &mut SvgWriter, y: &Scale, axes: &Axes) {
-    let mut taken: Vec<(f64, f64)> = Vec::new();
-    for level in &axes.levels {
+    for (n, level) in axes.levels.iter().enumerate() {
         let (at, tip) = (y.at(level.value), format!("{}: {}", level.name, level.value));
         svg.line((LEFT, at), (RIGHT, at), "ref", &tip);
-        let wide = width(&level.name, 9.5);
-        let beside =
-            taken.iter().filter(|(other, _)| (other - at).abs() < 11.0).map(|(_, left)| *left);
-        let right = beside.fold(RIGHT, f64::min);
-        svg.text((right, at - 3.0), Anchor::End, "soft tiny halo", &level.name);
-        taken.push((at, right - wide - 8.0));
+        svg.text((RIGHT + 3.0, at + mark_shift(y, axes, n)), Anchor::Start, "soft tiny", &mark(n));
     }
+}
+
+/// The mark of a level, beside its line and in the legend: a, b, c.
+fn mark(n: usize) -> String {
+    char::from(b'a' + (n % 26) as u8).to_string()
+}
+
+/// How far the mark of level `n` is below its line: marks of near levels are apart.
+fn mark_shift(y: &Scale, axes: &Axes, n: usize) -> f64 {
+    let at = |n: usize| axes.levels.get(n).map_or(0.0, |level| y.at(level.value));
+    // The levels from the lowest to the highest: each mark is at least 9 above the one before.
+    let mut order: Vec<usize> = (0..axes.levels.len()).collect();
+    order.sort_by(|a, b| at(*b).total_cmp(&at(*a)).then(a.cmp(b)));
+    let mut last = f64::INFINITY;
+    for level in order {
+        last = at(level).min(last - 9.0);
+        if level == n {
+            return last - at(n) + 3.2;
+        }
+    }
+    3.2
 }
 
 fn grid(svg: &mut SvgWriter, (x, y): (&Scale, &Scale), axes: &Axes) {
@@ -123,19 +140,30 @@ fn grid(svg: &mut SvgWriter, (x, y): (&Scale, &Scale), axes: &Axes) {
     svg.text((RIGHT, BOTTOM + 30.0), Anchor::End, "soft small", &axes.x);
 }
 
-/// Draws the names of the curves under the figure. Returns the number of additional lines.
-fn legend(svg: &mut SvgWriter, curves: &[Curve]) -> u32 {
+/// Draws the names of the curves and levels under the figure. Returns the number of additional
+/// lines.
+fn legend(svg: &mut SvgWriter, curves: &[Curve], axes: &Axes) -> u32 {
     let (mut x, mut line) = (LEFT, 0);
-    for (n, curve) in curves.iter().enumerate() {
-        let wide = 26.0 + width(&curve.name, 10.5) + 12.0;
+    let mut place = |name: &str| {
+        let wide = 26.0 + width(name, LEGEND) + 14.0;
         if x + wide > RIGHT + 8.0 && x > LEFT {
             (x, line) = (LEFT, line + 1);
         }
-        let y = HEIGHT - 4.0 + f64::from(line) * 15.0;
+        let at = (x, HEIGHT - 4.0 + f64::from(line) * 15.0);
+        x += wide;
+        at
+    };
+    for (n, curve) in curves.iter().enumerate() {
+        let (x, y) = place(&curve.name);
         let class = format!("curve s{} d{}", n % style::SERIES, n % 4);
         svg.line((x, y - 3.5), (x + 21.0, y - 3.5), &class, "");
         svg.text((x + 26.0, y), Anchor::Start, "small", &curve.name);
-        x += wide;
+    }
+    for (n, level) in axes.levels.iter().enumerate() {
+        let name = format!("{}: {} {}", mark(n), level.name, number(level.value));
+        let (x, y) = place(&name);
+        svg.line((x, y - 3.5), (x + 21.0, y - 3.5), "ref", "");
+        svg.text((x + 26.0, y), Anchor::Start, "soft small", &name);
     }
     line
 }
@@ -166,7 +194,8 @@ mod tests {
             let text = figure.file();
             roxmltree::Document::parse(&text).unwrap();
             assert_eq!(text.matches("<polyline").count(), 2);
-            assert_eq!(text.matches("class=\"ref\"").count(), 1);
+            // One in the plot, one in the legend.
+            assert_eq!(text.matches("class=\"ref\"").count(), 2);
             assert_eq!(figure.csv.lines().count(), 21);
             assert_eq!(draw("c", "t", &[], &axes), None);
         }

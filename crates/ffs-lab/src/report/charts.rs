@@ -1,5 +1,6 @@
 //! The figures of a report.
 
+use super::alike;
 use super::cost_curves;
 use super::published::{NumberKind, Published};
 use super::reproduction::ComparedSection;
@@ -8,7 +9,7 @@ use crate::plot::bar_chart::{self, Bar, BarGroup, OptionLabels};
 use crate::plot::line_chart::{Axes, Curve, ReferenceLine, draw};
 use crate::plot::ratio_chart;
 use crate::plot::{Figure, lattice, triangle};
-use crate::statistics::StepwisePath;
+use crate::statistics::{Cells, StepwisePath};
 use crate::workload::MetricKind;
 
 /// The name of a result in addresses and files.
@@ -96,18 +97,49 @@ pub(super) fn all(
     let title = "Published numbers: measured divided by published";
     figures.extend(ratio_chart::draw("ratios", title, &rows));
     for benchmark in measured.benchmarks.iter().filter(|benchmark| !benchmark.curves()) {
-        for series in benchmark.series.iter().filter(|s| s.kind != MetricKind::CpuPercent) {
+        let represented = alike::representatives(benchmark);
+        for (n, series) in benchmark.series.iter().enumerate() {
+            if series.kind == MetricKind::CpuPercent || represented.get(n) != Some(&n) {
+                continue;
+            }
             let title = format!("{}: {}", benchmark.title, series.title);
             let id = id(benchmark, series);
             let names = &measured.short;
             let name = |kind: &str| format!("{id}-{kind}");
             figures.extend(triangle::draw(&name("triangle"), &title, &series.cells, names));
             figures.extend(lattice::draw(&name("lattice"), &title, &series.cells, names));
+            let (words, metric) = (&benchmark.words, &series.metric);
+            let Some(cells) = published_cells(measured, published, words, metric) else { continue };
+            let title = format!("{title}, published");
+            figures.extend(triangle::draw(&name("published-triangle"), &title, &cells, names));
+            figures.extend(lattice::draw(&name("published-lattice"), &title, &cells, names));
         }
     }
     let drawn = cost_curves::all(measured);
     figures.extend(CURVE_CHARTS.iter().filter_map(|chart| chart.draw(&drawn, published)));
     figures
+}
+
+/// The published seconds of a result by the combinations of this study. `None` without the seconds
+/// of no option and of another combination.
+pub(super) fn published_cells(
+    measured: &StudyData,
+    published: &Published,
+    words: &str,
+    metric: &str,
+) -> Option<Cells> {
+    let mut cells = Cells::new(measured.short.len());
+    let sections = published.sections.iter().filter(|s| s.kind == NumberKind::Seconds);
+    for number in sections.flat_map(|section| &section.rows) {
+        let (at, of) = number.at.split_once('/').unwrap_or((&number.at, ""));
+        let same = of == metric && measured.benchmark(at).is_some_and(|b| b.words == words);
+        if let Some(on) = measured.combination(&number.on).filter(|_| same) {
+            cells.add(on, number.value);
+        }
+    }
+    cells.base()?;
+    let known = cells.combinations().filter(|at| cells.mean(*at).is_some()).count();
+    (known > 1).then_some(cells)
 }
 
 /// The benchmarks and results of the summary: the rows of Figure 10, and all results of benchmarks
@@ -124,12 +156,22 @@ fn groups(measured: &StudyData, published: &Published) -> Vec<BarGroup> {
             });
             series.kind != MetricKind::CpuPercent && (row || !known)
         };
-        let row = |series: &ResultSeries| Bar {
-            label: series.title.clone(),
+        let represented = &alike::representatives(benchmark);
+        let like = |n: usize| {
+            let of = benchmark.series.iter().enumerate().filter(|(_, series)| shown(series));
+            let mine = represented.get(n);
+            of.filter(move |(m, _)| represented.get(*m) == mine).map(|(m, _)| m)
+        };
+        let row = |(n, series): (usize, &ResultSeries)| Bar {
+            label: match like(n).count() {
+                0 | 1 => series.title.clone(),
+                all => format!("{} and {} alike", series.title, all - 1),
+            },
             link: id(benchmark, series),
             path: StepwisePath::of(&series.cells),
         };
-        let rows = benchmark.series.iter().filter(shown).map(row).collect();
+        let all = benchmark.series.iter().enumerate().filter(|(_, series)| shown(series));
+        let rows = all.filter(|(n, _)| like(*n).next() == Some(*n)).map(row).collect();
         BarGroup { title: benchmark.title.clone(), rows }
     };
     let benchmarks = measured.benchmarks.iter().filter(|benchmark| !benchmark.curves());

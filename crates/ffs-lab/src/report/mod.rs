@@ -11,6 +11,7 @@
 //! | `score` | how many published numbers are reached within which factor |
 //! | `comparison` | the published numbers and ours, as a table for a document |
 //! | `command` | the command line that runs the same study again |
+//! | `alike` | results of a benchmark with the same gains, shown as one |
 //! | `charts` | the figures of the report |
 //! | `page` | the HTML page |
 //! | `text` | the tables for a terminal |
@@ -24,6 +25,7 @@
 //!
 //! Reference: `docs/spec/benchmarks.md` §2, §3.4, §7.
 
+mod alike;
 mod charts;
 mod command;
 mod comparison;
@@ -37,7 +39,7 @@ mod reproduction;
 mod score;
 mod study_data;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod text;
 
 use std::fs;
@@ -66,6 +68,8 @@ pub struct Report {
     pub(crate) targets: Vec<Criterion>,
     /// The figures, in the order of the page.
     pub(crate) figures: Vec<Figure>,
+    /// Other studies, for the what-if panel of the page.
+    others: Vec<StudyData>,
     published: Published,
 }
 
@@ -90,7 +94,17 @@ impl Report {
         let scores = score::all(&compared);
         let targets = criteria::all(&measured, &published, &compared);
         let figures = charts::all(&measured, &published, &compared);
-        Ok(Report { measured, compared, scores, targets, figures, published })
+        Ok(Report { measured, compared, scores, targets, figures, others: Vec::new(), published })
+    }
+
+    /// Adds another study, whose results the page offers in its what-if panel beside those of this
+    /// study.
+    ///
+    /// # Errors
+    /// As [`Report::of`].
+    pub fn with(mut self, other: &Results) -> Result<Report> {
+        self.others.push(StudyData::of(other)?);
+        Ok(self)
     }
 
     /// Writes `report.html`, each figure with its data to `figures/`, and `comparison.md`: every

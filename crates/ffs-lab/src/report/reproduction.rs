@@ -49,6 +49,10 @@ pub(crate) struct ComparedNumber {
     pub(crate) published: String,
     /// As measured; `None` where it was not run.
     pub(crate) measured: Option<String>,
+    /// The published number: its low end, and its high end if it is a range.
+    pub(crate) range: (f64, Option<f64>),
+    /// The measured number.
+    pub(crate) value: Option<f64>,
     /// How near it is.
     pub(crate) agreement: Agreement,
     /// The machine was calibrated with it.
@@ -117,6 +121,8 @@ fn pair(measured: &StudyData, kind: NumberKind, number: &PublishedNumber) -> Com
         on,
         published: shown,
         measured: value.map(digits),
+        range: (number.value, number.high),
+        value,
         agreement: agreement(
             kind,
             number,

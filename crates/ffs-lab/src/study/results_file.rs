@@ -301,6 +301,12 @@ impl Results {
         let jobs = finished.results().cloned().collect();
         Ok(Results { plan, jobs })
     }
+
+    /// The path of the results file in the directory of a study.
+    #[must_use]
+    pub(crate) fn path_in(dir: &Path) -> PathBuf {
+        dir.join(FILE)
+    }
 }
 
 /// Makes a new name durable, if the system can.

@@ -4,9 +4,11 @@ mod apps;
 mod compare;
 mod crash;
 mod dirs;
+mod draw;
 mod figures;
 mod indexes;
 pub(crate) mod report;
+mod serve;
 mod stress;
 pub(crate) mod study;
 mod sweep;
@@ -89,10 +91,23 @@ pub(crate) const DOC: Doc = Doc {
             "ffs lab report study",
             "the report of a study: study/report.html and its figures; a summary here",
         ),
+        (
+            "ffs lab report study --with memory64",
+            "the same, with another study to choose in the what-if panel of the page",
+        ),
+        ("ffs lab serve study", "the report in the browser while the study runs; ^C ends it"),
+        (
+            "ffs lab draw disk.img --html -o disk.html",
+            "a volume drawn block by block, and a crash and its repair in steps",
+        ),
         ("ffs lab compare dirs --json > dirs.json", "one line a phase and target, for a program"),
     ],
     exit: &[
-        ("0", "everything was measured; a line names each phase that a target cannot run"),
+        (
+            "0",
+            "everything was measured; a line names each phase that a target cannot run; ^C ended \
+             serve",
+        ),
         (
             "1",
             "a target cannot be used or failed; results are missing; a crash state breaks a rule",
@@ -119,6 +134,8 @@ enum Experiment {
     Run(study::RunArgs),
     Merge(study::MergeArgs),
     Report(report::Args),
+    Serve(serve::Args),
+    Draw(draw::Args),
     Figures(figures::Args),
     Sweep(sweep::Args),
     Indexes(indexes::Args),
@@ -136,6 +153,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         Experiment::Run(args) => study::run_study(&args),
         Experiment::Merge(args) => study::run_merge(&args),
         Experiment::Report(args) => report::run(&args),
+        Experiment::Serve(args) => serve::run(&args),
+        Experiment::Draw(args) => draw::run(&args),
         Experiment::Figures(args) => figures::run(args),
         Experiment::Sweep(args) => sweep::run(args),
         Experiment::Indexes(args) => indexes::run(args),

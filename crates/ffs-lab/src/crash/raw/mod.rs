@@ -15,6 +15,7 @@
 //! | `links` | counts against names: F5, F15 |
 //! | `tree` | the names and files found: [`Tree`] |
 //! | `snapshot` | the image that a snapshot shows: [`SnapshotImage`] |
+//! | `places` | the use of each fragment and inode: [`Use`] |
 //!
 //! # Invariants
 //! 1. Work and memory are bounded by the length of the image, even for arbitrary bytes: a block is
@@ -29,6 +30,7 @@ mod inodes;
 mod links;
 mod names;
 mod order;
+mod places;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -44,6 +46,7 @@ use super::image::ImageBytes;
 use groups::Groups;
 use volume::Volume;
 
+pub(crate) use places::{Shape, Use};
 pub(crate) use snapshot::SnapshotImage;
 pub(crate) use tree::{Attribute, Inode, Tree};
 
@@ -144,7 +147,7 @@ impl Checker {
 }
 
 /// The blocks of the journal in `image`, as byte ranges in the order of the file.
-pub(super) fn journal_extents(image: &Vec<u8>) -> Vec<Range<u64>> {
+pub(crate) fn journal_extents(image: &Vec<u8>) -> Vec<Range<u64>> {
     let mut checker = Checker::new();
     let tree = &checker.check(image).tree;
     let inode = tree.lookup(Ino::ROOT, journal::NAME).and_then(|ino| tree.inode(ino));

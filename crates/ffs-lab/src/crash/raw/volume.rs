@@ -192,6 +192,16 @@ impl Volume {
         from..start + self.dblkno
     }
 
+    /// The parts of the metadata of group `cg`: superblock, header and maps, inodes. Fragments.
+    pub(super) fn parts(&self, cg: u32) -> [std::ops::Range<u64>; 3] {
+        let (start, whole) = (self.start(cg), self.metadata(cg));
+        [
+            whole.start..start + self.cblkno,
+            start + self.cblkno..start + self.iblkno,
+            start + self.iblkno..whole.end,
+        ]
+    }
+
     /// The summary area, fragments.
     pub(super) fn summary(&self) -> std::ops::Range<u64> {
         self.summary.0..self.summary.0.saturating_add(self.summary.1)

@@ -1,8 +1,8 @@
 //! The top of the page: the heading, an introduction, and the most important numbers.
 
 use super::super::criteria::Verdict;
-use super::super::reproduction;
-use super::super::score::Tally;
+use super::super::reproduction::{self, ComparedNumber};
+use super::super::score::{FACTORS, Score, Tally, is_within};
 use super::super::study_data::{Benchmark, ResultSeries, StudyData};
 use super::super::{Report, format};
 use crate::plot::times;
@@ -24,7 +24,69 @@ fn listed(names: &[String]) -> String {
     }
 }
 
+/// The counts of one kind of published numbers, as parts of a strip.
+pub(super) struct NearStrip {
+    pub(super) title: String,
+    pub(super) parts: Vec<NearPart>,
+}
+
+pub(super) struct NearPart {
+    pub(super) n: usize,
+    pub(super) words: String,
+    pub(super) class: &'static str,
+}
+
+/// How near the predicted numbers are, for each kind that was run at full size.
+pub(super) fn near(report: &Report) -> Vec<NearStrip> {
+    let strip = |score: &Score| {
+        let Tally { within, other_sign, all } = score.predicted;
+        let classes = ["n0", "n1", "n2", "n3"];
+        let mut before = 0;
+        let mut parts = Vec::new();
+        for ((count, factor), class) in within.into_iter().zip(FACTORS).zip(classes) {
+            let words = format!("≤ ×{factor}");
+            parts.push(NearPart { n: count.saturating_sub(before), words, class });
+            before = count;
+        }
+        let far = all.saturating_sub(before + other_sign);
+        parts.push(NearPart { n: far, words: "farther".to_owned(), class: "n4" });
+        let words = "0 or other sign".to_owned();
+        parts.push(NearPart { n: other_sign, words, class: "n5" });
+        parts.retain(|part| part.n > 0);
+        NearStrip { title: format!("{}: {all} predicted", score.group), parts }
+    };
+    report.scores.iter().filter(|score| score.predicted.all > 0).map(strip).collect()
+}
+
+/// How near the reproduction is, in a sentence. Empty if no number can be compared.
+pub(super) fn near_words(report: &Report) -> String {
+    let sum = |of: fn(&Score) -> usize| report.scores.iter().map(of).sum::<usize>();
+    let (all, within) = (sum(|s| s.predicted.all), sum(|s| s.predicted.within[1]));
+    let ratios = report.compared.iter().flat_map(|section| &section.rows);
+    let ratios: Vec<f64> = ratios.filter_map(ComparedNumber::ratio).collect();
+    if ratios.is_empty() {
+        return String::new();
+    }
+    if all == 0 {
+        let near = ratios.iter().filter(|ratio| is_within(**ratio, FACTORS[1])).count();
+        return format!(
+            "No published measurement was run at full size, so none counts. Of {} numbers of \
+             smaller runs, {near} are within a factor of 1.3 of the published ones.",
+            ratios.len()
+        );
+    }
+    format!(
+        "Of {all} published measurements that were run at full size and not calibrated, {within} \
+         are within a factor of 1.3, in both directions. A strip shows each kind by its distance."
+    )
+}
+
 pub(super) fn heading(measured: &StudyData) -> String {
+    if measured.plan.factors == Factor::paper() {
+        let question = "How much do soft updates, dirpref, vmiodir and dirhash gain, alone and \
+                        together?";
+        return question.to_owned();
+    }
     match measured.long.as_slice() {
         [] => "Benchmark results".to_owned(),
         [one] => format!("The effect of {one}"),
@@ -98,13 +160,6 @@ pub(super) fn tiles(report: &Report) -> Vec<Tile> {
                 0 => "targets of a reproduction met".to_owned(),
                 left => format!("targets of a reproduction met; {left} not run"),
             },
-        ));
-    }
-    for score in report.scores.iter().filter(|score| score.predicted.all > 0) {
-        let Tally { all, within, .. } = score.predicted;
-        tiles.push(tile(
-            format!("{} of {all}", within[1]),
-            &format!("predicted {} within a factor of 1.3", score.group),
         ));
     }
     if run > 0 {

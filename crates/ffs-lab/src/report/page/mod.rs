@@ -1,11 +1,12 @@
 //! The HTML page: the values that the template shows.
 
+mod data;
 mod head;
 mod result;
 
 use askama::Template;
 
-use self::head::{Tile, about, heading, incomplete, lead, tiles};
+use self::head::{NearStrip, Tile, about, heading, incomplete, lead, tiles};
 use self::result::{BenchmarkView, benchmark};
 use super::criteria::{Criterion, Verdict};
 use super::reproduction::{self, Agreement, ComparedNumber, ComparedOptions};
@@ -17,6 +18,16 @@ use crate::plot::{Figure, style};
 use crate::statistics::Combination;
 
 const CSS: &str = include_str!("../../../templates/report.css");
+/// The script of the page, in the order of its parts.
+const SCRIPT: &str = concat!(
+    include_str!("../../../templates/page/core.js"),
+    include_str!("../../../templates/page/rows.js"),
+    include_str!("../../../templates/page/gains.js"),
+    include_str!("../../../templates/page/numbers.js"),
+    include_str!("../../../templates/page/whatif.js"),
+    include_str!("../../../templates/page/figures.js"),
+    include_str!("../../../templates/page/main.js"),
+);
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -27,6 +38,8 @@ struct Page {
     heading: String,
     lead: String,
     about: String,
+    near_words: String,
+    near: Vec<NearStrip>,
     level: &'static str,
     tiles: Vec<Tile>,
     incomplete: String,
@@ -42,7 +55,7 @@ struct Page {
     lists: Vec<ListView>,
     lists_words: String,
     benchmarks: Vec<BenchmarkView>,
-    curves: Vec<(String, String)>,
+    curves: Vec<CurveView>,
     percent: PercentTable,
     experiment: String,
     factors: Vec<(String, String, String)>,
@@ -50,6 +63,8 @@ struct Page {
     command: String,
     version: &'static str,
     runs: String,
+    data: String,
+    script: &'static str,
 }
 
 struct TargetView {
@@ -91,22 +106,63 @@ struct PercentTable {
     rows: Vec<(String, Vec<String>)>,
 }
 
+/// A figure of cost curves and its table: a row for each number of entries.
+struct CurveView {
+    title: String,
+    svg: String,
+    heads: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl CurveView {
+    fn of(figure: &Figure) -> CurveView {
+        let lines = figure.csv.lines().skip(1).map(|line| line.split(',').collect::<Vec<&str>>());
+        let (mut heads, mut rows) = (vec!["entries".to_owned()], Vec::<(f64, Vec<String>)>::new());
+        for line in lines {
+            let [name, n, cost] = line.as_slice() else { continue };
+            let (Ok(entries), Ok(value)) = (n.parse::<f64>(), cost.parse()) else { continue };
+            let at = heads.iter().position(|head| head == name).unwrap_or(heads.len());
+            if at == heads.len() {
+                heads.push((*name).to_owned());
+            }
+            let row = match rows.iter_mut().find(|row| row.0 == entries) {
+                Some(row) => row,
+                None => {
+                    rows.push((entries, Vec::new()));
+                    let last = rows.len() - 1;
+                    &mut rows[last]
+                }
+            };
+            row.1.resize(row.1.len().max(at), "–".to_owned());
+            row.1[at - 1] = format::short(value);
+        }
+        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let columns = heads.len() - 1;
+        let whole = |(entries, mut cells): (f64, Vec<String>)| {
+            cells.resize(columns, "–".to_owned());
+            cells.insert(0, format::fixed(entries, 0));
+            cells
+        };
+        let (title, svg) = (figure.title.clone(), figure.inline());
+        CurveView { title, svg, heads, rows: rows.into_iter().map(whole).collect() }
+    }
+}
+
 /// The page of a report.
 pub(super) fn render(report: &Report) -> Result<String> {
-    let page = Page::of(report);
+    let page = Page::of(report)?;
     page.render().map_err(|error| LabError::Plan(format!("report.html: {error}")))
 }
 
 impl Page {
-    fn of(report: &Report) -> Page {
+    fn of(report: &Report) -> Result<Page> {
         let measured = &report.measured;
         let benchmarks: Vec<BenchmarkView> =
             measured.benchmarks.iter().filter_map(|b| benchmark(report, b)).collect();
         let inline = |id: &str| report.figure(id).map(Figure::inline);
         let summary = inline("summary").zip(inline("summary-narrow"));
         let plates = charts::curve_charts().filter_map(|id| report.figure(id));
-        let curves: Vec<(String, String)> =
-            plates.map(|figure| (figure.title.clone(), figure.inline())).collect();
+        let curves: Vec<CurveView> = plates.map(CurveView::of).collect();
         let percent = percent(measured);
         let lists = reproduction::lists(measured, &report.published);
         let plan = &measured.plan;
@@ -118,6 +174,8 @@ impl Page {
             heading: heading(measured),
             lead: lead(measured),
             about: about(measured),
+            near_words: head::near_words(report),
+            near: head::near(report),
             level: if plan.replicates > 1 { "p < 1/1000 and at least 1 %" } else { "at least 5 %" },
             tiles: tiles(report),
             incomplete: incomplete(measured),
@@ -141,20 +199,27 @@ impl Page {
             command: super::command::again(plan),
             version: env!("CARGO_PKG_VERSION"),
             runs: format::plural(measured.jobs.0, "run"),
+            data: data::json(report)?,
+            script: SCRIPT,
         };
         page.contents = page.table_of_contents();
-        page
+        Ok(page)
     }
 
     fn table_of_contents(&self) -> Vec<(String, String)> {
         let fixed = |id: &str, name: &str| (id.to_owned(), name.to_owned());
         let mut contents = Vec::new();
         if self.summary.is_some() {
-            contents.push(fixed("overview", "Summary"));
+            contents.push(fixed("overview", "Gains"));
+            contents.push(fixed("whatif", "What if?"));
         }
         contents.push(fixed("targets", "Targets"));
-        contents.push(fixed("published", "Published"));
-        contents.extend(self.benchmarks.iter().map(|b| fixed(&b.id, &b.title)));
+        contents.push(fixed("published", "Published numbers"));
+        match self.benchmarks.as_slice() {
+            [] => {}
+            [one] => contents.push(fixed(&one.id, &one.title)),
+            _ => contents.push(fixed("benchmarks", "Benchmarks")),
+        }
         if !self.curves.is_empty() {
             contents.push(fixed("curves", "Curves"));
         }

@@ -2,7 +2,7 @@
 
 use super::super::explain::{self, WorkTable};
 use super::super::study_data::{Benchmark, ResultSeries};
-use super::super::{Report, charts, format};
+use super::super::{Report, alike, charts, format};
 use crate::plot::{Figure, style, times};
 use crate::statistics::{Combination, Model, RankTable, StepwisePath, hints};
 use crate::workload::MetricKind;
@@ -28,9 +28,20 @@ pub(super) struct ResultView {
     pub(super) rest: String,
     pub(super) hints: Vec<String>,
     pub(super) notes: Vec<String>,
+    /// The result that represents this one, in a sentence.
+    pub(super) alike: String,
+    /// The figures of this study, and those of the published numbers.
+    pub(super) figures: Vec<FigureView>,
+    pub(super) work: Option<WorkTable>,
+}
+
+pub(super) struct FigureView {
+    /// `here` or `published`.
+    pub(super) name: &'static str,
+    /// Words behind the captions.
+    pub(super) words: &'static str,
     pub(super) triangle: Option<String>,
     pub(super) lattice: Option<String>,
-    pub(super) work: Option<WorkTable>,
 }
 
 pub(super) struct RankView {
@@ -65,7 +76,15 @@ pub(super) fn benchmark(report: &Report, benchmark: &Benchmark) -> Option<Benchm
     if benchmark.series.is_empty() {
         about.push_str(" Not run yet.");
     }
-    let result = |(n, series): (usize, &ResultSeries)| result(report, benchmark, series, n == 0);
+    let like = alike::representatives(benchmark);
+    let represented = |n: usize| {
+        let other = like.get(n).filter(|other| **other != n)?;
+        benchmark.series.get(*other)
+    };
+    let result = |(n, series): (usize, &ResultSeries)| ResultView {
+        open: n == 0,
+        ..result(report, benchmark, series, represented(n))
+    };
     Some(BenchmarkView {
         id: format!("b-{}", benchmark.slug),
         title: benchmark.title.clone(),
@@ -74,7 +93,12 @@ pub(super) fn benchmark(report: &Report, benchmark: &Benchmark) -> Option<Benchm
     })
 }
 
-fn result(report: &Report, benchmark: &Benchmark, series: &ResultSeries, open: bool) -> ResultView {
+fn result(
+    report: &Report,
+    benchmark: &Benchmark,
+    series: &ResultSeries,
+    like: Option<&ResultSeries>,
+) -> ResultView {
     let names = &report.measured.short;
     let id = charts::id(benchmark, series);
     let cells = &series.cells;
@@ -86,7 +110,7 @@ fn result(report: &Report, benchmark: &Benchmark, series: &ResultSeries, open: b
     let colour = |factor: &usize| factor % style::SERIES;
     ResultView {
         title: series.title.clone(),
-        open,
+        open: false,
         gain: cells.gain(Combination::all(cells.factors())).map_or_else(String::new, times),
         chips: chips.iter().map(|f| (colour(f), names[*f].clone())).collect(),
         sub: sub(series),
@@ -97,8 +121,23 @@ fn result(report: &Report, benchmark: &Benchmark, series: &ResultSeries, open: b
         rest: model.as_ref().map_or_else(String::new, |model| rest(model, names)),
         hints: model.as_ref().map_or_else(Vec::new, |model| hints::hints(model, names)),
         notes: series.notes.clone(),
-        triangle: figure("triangle"),
-        lattice: figure("lattice"),
+        alike: like.map_or_else(String::new, |other| {
+            format!(
+                "The gains are within 2 % of those of {} under every combination: its figures \
+                 show them.",
+                other.title
+            )
+        }),
+        figures: [("here", "", ""), ("published", ", published", "published-")]
+            .into_iter()
+            .map(|(name, words, prefix)| FigureView {
+                name,
+                words,
+                triangle: figure(&format!("{prefix}triangle")),
+                lattice: figure(&format!("{prefix}lattice")),
+            })
+            .filter(|view| view.triangle.is_some() || view.lattice.is_some())
+            .collect(),
         work: explain::work(series, names).filter(|_| series.kind != MetricKind::CpuPercent),
         id,
     }

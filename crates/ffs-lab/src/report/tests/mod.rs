@@ -1,7 +1,8 @@
 //! Reports of synthetic studies.
 
 mod browser;
-mod synthetic;
+mod explore;
+pub(crate) mod synthetic;
 
 use std::collections::BTreeSet;
 
@@ -24,10 +25,8 @@ fn sound(report: &Report) -> String {
     }
     for node in page.descendants().filter(roxmltree::Node::is_element) {
         let name = node.tag_name().name();
-        assert!(
-            !matches!(name, "script" | "link" | "img" | "iframe" | "object" | "base"),
-            "{name}"
-        );
+        assert!(!matches!(name, "link" | "img" | "iframe" | "object" | "base"), "{name}");
+        assert!(name != "script" || node.attribute("src").is_none(), "a script from elsewhere");
         for attribute in node.attributes() {
             let (key, value) = (attribute.name(), attribute.value());
             assert!(!key.starts_with("on"), "{name} {key}");

@@ -162,7 +162,7 @@ fn workloads() -> Vec<(String, Vec<(String, MetricKind)>)> {
 }
 
 /// A whole study of the paper's four options with these runs of each combination.
-pub(super) fn study(replicates: u32) -> Results {
+pub(crate) fn study(replicates: u32) -> Results {
     let workloads = workloads();
     let item = |(words, _): &(String, _)| PlanItem {
         workload: words.clone(),
@@ -199,7 +199,7 @@ pub(super) fn study(replicates: u32) -> Results {
 }
 
 /// One workload with one result under any options; each halves it.
-pub(super) fn small(names: &[&str], replicates: u32) -> Results {
+pub(crate) fn small(names: &[&str], replicates: u32) -> Results {
     let plan = Plan {
         name: "mine".to_owned(),
         workloads: vec![PlanItem {
