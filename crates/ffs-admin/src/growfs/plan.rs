@@ -180,7 +180,7 @@ fn no_place(old: &Volume<'_>, bytes: u64) -> String {
         return format!(
             "the cylinder groups are too small: one of {} KiB has no space for the summary area \
              of so many; this file system can grow to about {} MiB, a new one to any size",
-            u64::from(g.fpg) * u64::from(g.fsize) >> 10,
+            (u64::from(g.fpg) * u64::from(g.fsize)) >> 10,
             size >> 20
         );
     }
