@@ -18,6 +18,7 @@
 //! | [`crash`] | the disk images a crash can leave, and their check |
 //! | [`apps`] | real programs on a recorded device, and what they find after a crash |
 //! | [`stress`] | random operations by several processes on a mounted directory |
+//! | [`trace`] | the calls of real programs: formats, recording, replay |
 //! | [`memory_latency`] | the time of one read of main memory |
 //! | `file_names`, `shuffle` | file names and seeded orders, prepared before the clock starts |
 //! | `portable_math` | logarithms and powers with the same result on every computer |
@@ -75,6 +76,7 @@ pub mod stress;
 pub mod study;
 pub mod systems;
 mod timer;
+pub mod trace;
 mod watch;
 pub mod workload;
 

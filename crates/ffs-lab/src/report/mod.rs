@@ -8,6 +8,7 @@
 //! | `criteria` | the targets of a reproduction, and the reasons for a miss |
 //! | `cost_curves` | the cost curves and the sizes at which they jump |
 //! | `explain` | the counters behind a time, and one sentence about them |
+//! | `export` | the results as CSV files with a dictionary |
 //! | `score` | how many published numbers are reached within which factor |
 //! | `command` | the command line that runs the same study again |
 //! | `charts` | the figures of the report |
@@ -28,6 +29,7 @@ mod command;
 mod cost_curves;
 mod criteria;
 mod explain;
+mod export;
 pub mod format;
 mod page;
 mod published;
@@ -45,6 +47,7 @@ use crate::error::{LabError, Result};
 use crate::plot::Figure;
 use crate::study::Results;
 use criteria::Criterion;
+pub use export::{dictionary, export};
 use published::Published;
 use reproduction::ComparedSection;
 use score::Score;

@@ -374,6 +374,18 @@ impl Target for SimTarget {
         self.call(Call::SetAttributes, Some(at), |v, _| v.set_times(at, name, seconds))
     }
 
+    fn truncate(&mut self, file: FileId, size: u64) -> Result<()> {
+        self.call(Call::SetAttributes, None, |v, _| v.truncate(file, size))
+    }
+
+    fn symlink(&mut self, at: DirId, name: &[u8], text: &[u8]) -> Result<()> {
+        self.call(Call::Create, Some(at), |v, _| v.symlink(at, name, text))
+    }
+
+    fn readlink(&mut self, at: DirId, name: &[u8]) -> Result<Vec<u8>> {
+        self.call(Call::Stat, Some(at), |v, _| v.readlink(at, name))
+    }
+
     fn compute(&mut self, work: Duration) {
         if let Some(running) = &mut self.running {
             // A second at a time, so that the syncer runs in between.

@@ -4,7 +4,10 @@ mod apps;
 mod compare;
 mod crash;
 mod dirs;
+mod export;
 mod figures;
+mod record;
+mod replay;
 pub(crate) mod report;
 mod stress;
 pub(crate) mod study;
@@ -58,6 +61,18 @@ pub(crate) const DOC: Doc = Doc {
             "ffs lab compare x11:tree=/usr/src --sync --target core --target /mnt/xfs",
             "extract, list and remove a real tree; each phase ends with a sync",
         ),
+        (
+            "ffs lab record --out build.trace -- sh -c 'cp -r /src . && make -C src'",
+            "the file system calls of a build, in a volume of ffs in memory",
+        ),
+        (
+            "ffs lab replay build.trace --target core --target sim:softdep --target /mnt/ext4",
+            "the same calls on the library, on the machine of 2002 and on a mounted directory",
+        ),
+        (
+            "ffs lab run trace:file=build.trace --out study",
+            "the same calls under every combination of the paper's switches",
+        ),
         ("ffs lab figures > figures.csv", "the paper's Figures 2 to 6: cost as a directory grows"),
         (
             "ffs lab crash --max-states 1000000 --seed 7",
@@ -78,6 +93,10 @@ pub(crate) const DOC: Doc = Doc {
         (
             "ffs lab report study",
             "the report of a study: study/report.html and its figures; a summary here",
+        ),
+        (
+            "ffs lab export study --out csv",
+            "its runs, phases and counters as CSV, with a dictionary, for R, pandas and others",
         ),
         ("ffs lab compare dirs --json > dirs.json", "one line a phase and target, for a program"),
     ],
@@ -109,6 +128,9 @@ enum Experiment {
     Run(study::RunArgs),
     Merge(study::MergeArgs),
     Report(report::Args),
+    Export(export::Args),
+    Record(record::Args),
+    Replay(replay::Args),
     Figures(figures::Args),
     Crash(crash::Args),
     Apps(apps::Args),
@@ -116,7 +138,10 @@ enum Experiment {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    hugepages::enable();
+    // The setting for huge pages would change the recorded program, too.
+    if !matches!(args.experiment, Experiment::Record(_)) {
+        hugepages::enable();
+    }
     signals::listen();
     match args.experiment {
         Experiment::Compare(args) => compare::run(args),
@@ -124,6 +149,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         Experiment::Run(args) => study::run_study(&args),
         Experiment::Merge(args) => study::run_merge(&args),
         Experiment::Report(args) => report::run(&args),
+        Experiment::Export(args) => export::run(&args),
+        Experiment::Record(args) => record::run(&args),
+        Experiment::Replay(args) => replay::run(&args),
         Experiment::Figures(args) => figures::run(args),
         Experiment::Crash(args) => crash::run(args),
         Experiment::Apps(args) => apps::run(args),

@@ -1,7 +1,7 @@
 //! Reports of synthetic studies.
 
 mod browser;
-mod synthetic;
+pub(super) mod synthetic;
 
 use std::collections::BTreeSet;
 

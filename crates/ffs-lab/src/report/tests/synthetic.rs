@@ -162,7 +162,7 @@ fn workloads() -> Vec<(String, Vec<(String, MetricKind)>)> {
 }
 
 /// A whole study of the paper's four options with these runs of each combination.
-pub(super) fn study(replicates: u32) -> Results {
+pub(in crate::report) fn study(replicates: u32) -> Results {
     let workloads = workloads();
     let item = |(words, _): &(String, _)| PlanItem {
         workload: words.clone(),
