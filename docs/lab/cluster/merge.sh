@@ -13,7 +13,9 @@ out=${1:-study}
 from=${FFS_STORE:?no store: set FFS_STORE}
 case $from in
 s3://*)
-    remote=$from from=$(mktemp -d)
+    remote=$from
+    from=$(mktemp -d)
+    trap 'rm -rf "$from"' EXIT
     part=1
     while [ "$part" -le "${FFS_PARTS:?no number of parts: set FFS_PARTS}" ]; do
         mkdir "$from/part$part"

@@ -22,13 +22,24 @@ parts=${FFS_PARTS:?no number of parts: set FFS_PARTS}
 ffs=${FFS:-ffs}
 
 case ${FFS_STORE:?no store: set FFS_STORE} in
-s3://*) remote=$FFS_STORE/$name/results.jsonl dir=$(mktemp -d)/$name ;;
+s3://*)
+    remote=$FFS_STORE/$name/results.jsonl
+    scratch=$(mktemp -d)
+    trap 'rm -rf "$scratch"' EXIT
+    dir=$scratch/$name
+    ;;
 *) remote='' dir=$FFS_STORE/$name ;;
 esac
 
 mkdir -p "$dir"
-if [ -n "$remote" ] && aws s3 ls "$remote" > /dev/null; then
-    aws s3 cp --only-show-errors "$remote" "$dir/results.jsonl"
+if [ -n "$remote" ]; then
+    found=0
+    aws s3 ls "$remote" > /dev/null || found=$?
+    case $found in
+    0) aws s3 cp --only-show-errors "$remote" "$dir/results.jsonl" ;;
+    1) ;; # nothing is stored yet
+    *) exit "$found" ;;
+    esac
 fi
 
 keep() {

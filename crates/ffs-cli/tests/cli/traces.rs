@@ -39,8 +39,17 @@ fn same_tree_everywhere(d: &Dir, trace: &str) {
     let here = d.str("here");
     std::fs::create_dir_all(&here).unwrap();
     let printed = ok(&[
-        "lab", "replay", trace, "--target", "core", "--target", "core:sync", "--target", SIM,
-        "--target", &here,
+        "lab",
+        "replay",
+        trace,
+        "--target",
+        "core",
+        "--target",
+        "core:sync",
+        "--target",
+        SIM,
+        "--target",
+        &here,
     ]);
     assert_eq!(printed.matches("the tree is as recorded").count(), 4, "{printed}");
     assert_eq!(std::fs::read_dir(&here).unwrap().count(), 0, "nothing is left");
@@ -133,8 +142,7 @@ fn output_of_strace_is_replayed() {
     let here = d.str("here");
     std::fs::create_dir(&here).unwrap();
     let printed = ok(&[
-        "lab", "replay", &out, "--cwd", cwd, "--target", "core", "--target", SIM, "--target",
-        &here,
+        "lab", "replay", &out, "--cwd", cwd, "--target", "core", "--target", SIM, "--target", &here,
     ]);
     assert!(printed.contains("calls made"), "{printed}");
     assert!(printed.contains("paths outside of the root"), "libraries are left out: {printed}");
@@ -168,7 +176,12 @@ fn malformed_traces_are_refused_with_their_line() {
         assert!(printed.contains(&path), "{printed}");
     };
     let head = "{\"ffs-trace\":1,\"from\":\"x\",\"complete\":true}\n";
-    refused("a", &format!("{head}{{\"call\":\"close\",\"t\":1,\"pid\":1}}\n"), 1, "line 2: the member file");
+    refused(
+        "a",
+        &format!("{head}{{\"call\":\"close\",\"t\":1,\"pid\":1}}\n"),
+        1,
+        "line 2: the member file",
+    );
     let close = "{\"call\":\"close\",\"t\":1,\"pid\":1,\"file\":3}\n";
     refused("b", &format!("{head}{close}"), 64, "line 2: file 3 is not open");
     refused("c", "1 1.5 close(3) = 0\nnonsense\n", 1, "line 2: expected a time");

@@ -146,7 +146,10 @@ impl Line {
         let (took, error) = (self.d.unwrap_or(0), self.error.clone());
         let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit();
         if error.as_ref().is_some_and(|name| !name.starts_with('E') || !name.chars().all(is_name)) {
-            return Err(format!("error '{}': expected a name such as ENOENT", error.unwrap_or_default()));
+            return Err(format!(
+                "error '{}': expected a name such as ENOENT",
+                error.unwrap_or_default()
+            ));
         }
         let call = Call { line: number, at, took, pid, op, error };
         self.is_all(&Line::of_call(&call))?;
@@ -248,8 +251,26 @@ fn number(name: &str, value: Option<u64>, most: u64) -> Parsed<u64> {
 
 /// The words of calls.
 const WORDS: [&str; 20] = [
-    "stat", "open", "close", "read", "write", "fsync", "ftruncate", "truncate", "mkdir", "rmdir",
-    "unlink", "rename", "link", "symlink", "readlink", "list", "chmod", "times", "sync", "other",
+    "stat",
+    "open",
+    "close",
+    "read",
+    "write",
+    "fsync",
+    "ftruncate",
+    "truncate",
+    "mkdir",
+    "rmdir",
+    "unlink",
+    "rename",
+    "link",
+    "symlink",
+    "readlink",
+    "list",
+    "chmod",
+    "times",
+    "sync",
+    "other",
 ];
 
 /// The word of a call.

@@ -146,7 +146,8 @@ mod tests {
 
     #[test]
     fn any_bytes_survive_as_text() {
-        for bytes in [&b"plain"[..], b"back\\slash", b"\xff\xfe", "gr\u{fc}n".as_bytes(), b"\\x41"] {
+        for bytes in [&b"plain"[..], b"back\\slash", b"\xff\xfe", "gr\u{fc}n".as_bytes(), b"\\x41"]
+        {
             assert_eq!(from_text(&to_text(bytes)).unwrap(), bytes);
         }
         for wrong in ["\\", "\\x", "\\x4", "\\y41", "\\xg1", "\\x+1"] {

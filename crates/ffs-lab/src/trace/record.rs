@@ -152,7 +152,13 @@ impl Recorder {
     }
 
     /// Records a call on a name, or that it has no path.
-    fn on_name(&mut self, moment: &Moment, dir: u64, name: &[u8], make: impl FnOnce(TracePath) -> Op) {
+    fn on_name(
+        &mut self,
+        moment: &Moment,
+        dir: u64,
+        name: &[u8],
+        make: impl FnOnce(TracePath) -> Op,
+    ) {
         match self.path_in(dir, name) {
             Some(path) => self.put(moment, make(path)),
             None => self.other(moment, NO_PATH),
@@ -211,7 +217,14 @@ impl Recorder {
     }
 
     /// A new symbolic link.
-    pub fn symlink(&mut self, moment: &Moment, dir: u64, name: &[u8], text: &[u8], node: Option<u64>) {
+    pub fn symlink(
+        &mut self,
+        moment: &Moment,
+        dir: u64,
+        name: &[u8],
+        text: &[u8],
+        node: Option<u64>,
+    ) {
         self.made(dir, name, node);
         self.on_name(moment, dir, name, |path| Op::Symlink { path, text: text.to_vec() });
     }
@@ -335,7 +348,13 @@ impl Recorder {
 
     /// A read or write. The pages of a mapping may be written after the file was closed; it is
     /// opened again for that.
-    pub fn transfer(&mut self, moment: &Moment, node: u64, (offset, len): (u64, u64), writes: bool) {
+    pub fn transfer(
+        &mut self,
+        moment: &Moment,
+        node: u64,
+        (offset, len): (u64, u64),
+        writes: bool,
+    ) {
         let (offset, len) = (offset.min(MOST_SIZE), len.min(MOST_IO));
         let op = |file| match writes {
             true => Op::Write { file, offset, len },

@@ -51,8 +51,8 @@ pub(crate) use buildworld::PROCESSOR as BUILD_PROCESSOR;
 pub use outcome::{Metric, MetricKind, Outcome, PhaseResult};
 pub use parameters::Parameter;
 use parameters::Parameters;
-pub use trace::TREE_DIFFERS;
 pub use recorder::{PhaseInfo, PhaseOptions, PhaseRecorder};
+pub use trace::TREE_DIFFERS;
 
 /// A benchmark: a program, or a model of one.
 pub trait Workload: Send + Sync {

@@ -24,11 +24,7 @@ pub(super) const INFO: WorkloadInfo = WorkloadInfo {
         Parameter::new("format", "by content", "ffs, strace or fio"),
         Parameter::new("below", "", "strace: only calls below this directory"),
         Parameter::new("cwd", "", "strace: where the program was started"),
-        Parameter::new(
-            "think",
-            "0",
-            "percent of the time between calls that the modelled processor works",
-        ),
+        Parameter::new("think", "0", "processor time, percent of the time between calls; on sim"),
     ],
     source: "the calls of a real program",
     computes: false,

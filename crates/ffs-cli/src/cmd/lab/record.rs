@@ -158,12 +158,7 @@ fn unmount(dir: &Path) -> Result<(), Failure> {
 }
 
 /// Joins the parts of the trace in a new file, which is complete or does not exist.
-fn write_trace(
-    args: &Args,
-    calls: &Path,
-    before: &[Have],
-    after: &TreeSum,
-) -> Result<(), Failure> {
+fn write_trace(args: &Args, calls: &Path, before: &[Have], after: &TreeSum) -> Result<(), Failure> {
     let new = beside(&args.out, ".new");
     let words: Vec<String> =
         args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();

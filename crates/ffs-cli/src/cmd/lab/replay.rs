@@ -96,7 +96,8 @@ pub(super) fn run(args: &Args) -> Outcome {
         seed: args.seed,
     };
     let program = Program::of(&trace::read(&args.trace, &options)?)?;
-    let title = format!("{}: {} calls of {}", args.trace.display(), program.calls(), program.source);
+    let title =
+        format!("{}: {} calls of {}", args.trace.display(), program.calls(), program.source);
     let workload = of_program(program, f64::from(args.think) / 100.0);
     let targets = args.target.iter().map(|t| TargetSpec::parse(t));
     let request = WorkloadRequest {

@@ -93,10 +93,16 @@ fn a_number_that_does_not_exist_is_an_empty_field() {
 fn the_page_has_the_dictionary_of_the_code() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab/data.md");
     let page = std::fs::read_to_string(page).unwrap();
-    let counters = |line: &&str| line.starts_with("| counters | counter | ") && {
-        line.split(" | ").nth(2).is_some_and(|value| !value.is_empty())
+    let counters = |line: &&str| {
+        line.starts_with("| counters | counter | ") && {
+            line.split(" | ").nth(2).is_some_and(|value| !value.is_empty())
+        }
     };
     let text = dictionary();
     let columns: Vec<&str> = text.lines().filter(|line| !counters(line)).collect();
-    assert!(page.contains(&columns.join("\n")), "docs/lab/data.md: expected\n{}", columns.join("\n"));
+    assert!(
+        page.contains(&columns.join("\n")),
+        "docs/lab/data.md: expected\n{}",
+        columns.join("\n")
+    );
 }

@@ -124,15 +124,15 @@ impl Maker {
             (true, true) => How::Write,
             _ => How::Create,
         };
-        let opens = files.iter().map(|file| Op::Open { path: file.path.clone(), file: file.number, how });
+        let opens =
+            files.iter().map(|file| Op::Open { path: file.path.clone(), file: file.number, how });
         let mut ops: Vec<Op> = opens.collect();
         let mut writes = 0;
         for at in 0..count {
             let index = at as usize % files.len();
             let (file, len) = (files[index].number, job.block);
             let offset = offsets[index].next(&rng) * job.block;
-            let reads = job.kind.reads
-                && (!job.kind.writes || rng.next_u64() % 100 < job.mix_read);
+            let reads = job.kind.reads && (!job.kind.writes || rng.next_u64() % 100 < job.mix_read);
             if reads {
                 ops.push(Op::Read { file, offset, len });
                 continue;

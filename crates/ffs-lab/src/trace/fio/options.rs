@@ -80,7 +80,9 @@ pub(super) fn jobs(text: &str) -> Parsed<Vec<Job>> {
             continue;
         }
         if let Some(rest) = line.strip_prefix('[') {
-            let name = rest.split_once(']').filter(|(name, rest)| !name.is_empty() && rest.trim().is_empty());
+            let name = rest
+                .split_once(']')
+                .filter(|(name, rest)| !name.is_empty() && rest.trim().is_empty());
             let (name, _) = name.ok_or_else(|| wrong("expected '[NAME]'".to_owned()))?;
             in_global = Some(name == "global");
             if name != "global" {
@@ -156,7 +158,8 @@ impl Job {
             "buffered" | "iodepth" => return refuse("1"),
             "fallocate" if value == "none" => {}
             "fallocate" => return refuse("none"),
-            "name" | "description" | "group_reporting" | "thread" | "invalidate" | "randrepeat" => {}
+            "name" | "description" | "group_reporting" | "thread" | "invalidate" | "randrepeat" => {
+            }
             _ => {
                 return Err(format!("option '{}' has no meaning in a replay", name.escape_debug()));
             }

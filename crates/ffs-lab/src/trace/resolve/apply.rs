@@ -287,7 +287,9 @@ impl Resolver {
                 }
                 let kind = self.tree.get(other).kind.clone();
                 self.tree.settle(node, kind);
-                if self.tree.is_dir(other) != self.tree.is_dir(node) || self.tree.get(other).count > 0 {
+                if self.tree.is_dir(other) != self.tree.is_dir(node)
+                    || self.tree.get(other).count > 0
+                {
                     return wrong(format!("{to:?} cannot be replaced by {path:?}"));
                 }
                 replaced = Some(other);

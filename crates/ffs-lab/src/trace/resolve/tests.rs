@@ -129,13 +129,17 @@ fn a_lookup_that_failed_is_made_and_other_failures_are_counted() {
     all.calls[1].error = Some("EACCES".to_owned());
     let program = Program::of(&all).unwrap();
     assert_eq!(program.steps.len(), 1);
-    assert_eq!(program.left_out.keys().collect::<Vec<_>>(), ["calls of mkdir that failed with EACCES"]);
+    assert_eq!(
+        program.left_out.keys().collect::<Vec<_>>(),
+        ["calls of mkdir that failed with EACCES"]
+    );
     assert_eq!(replay(&program).count("stat"), 1);
 }
 
 #[test]
 fn the_time_between_calls_is_the_gap_of_a_step() {
-    let program = Program::of(&trace(true, Vec::new(), vec![Op::Sync, Op::Sync, Op::Sync])).unwrap();
+    let program =
+        Program::of(&trace(true, Vec::new(), vec![Op::Sync, Op::Sync, Op::Sync])).unwrap();
     let gaps: Vec<u64> = program.steps.iter().map(|step| step.gap).collect();
     assert_eq!(gaps, [0, 900, 900]);
 }
@@ -223,10 +227,13 @@ fn malformed_lines_are_named() {
         (4, r#"{"end":{"dirs":0,"files":1,"links":0,"bytes":3,"sum":1},"t":1}"#, "alone"),
     ] {
         let error = parse(at, line).unwrap_err();
-        assert!(error.contains(why) && error.contains(&format!("line {}", at + 1)), "{line}: {error}");
+        assert!(
+            error.contains(why) && error.contains(&format!("line {}", at + 1)),
+            "{line}: {error}"
+        );
     }
-    let cut = format!("{}\n{}", good[0], &good[2][..20]);
-    assert!(text::parse(cut.as_bytes()).unwrap_err().contains("line 2: is incomplete"));
+    let truncated = format!("{}\n{}", good[0], &good[2][..20]);
+    assert!(text::parse(truncated.as_bytes()).unwrap_err().contains("line 2: is incomplete"));
     assert!(text::parse(b"").unwrap_err().contains("ffs-trace"));
     let open_end = text::parse(format!("{}\n", good[..3].join("\n")).as_bytes()).unwrap();
     assert_eq!(open_end.left_out.len(), 1, "the recording was interrupted");

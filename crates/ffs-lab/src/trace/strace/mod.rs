@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `syntax` | lines, arguments, results |
 //! | `process` | processes with their directories and open files |
-//! | `calls` | from system calls to calls of a trace |
+//! | `calls`, `descriptors` | from system calls to calls of a trace |
 //!
 //! # Invariants
 //! 1. A call that began on one line and ended on another counts when it ended.
@@ -12,6 +12,7 @@
 //! 3. The totals of processes and open files are bounded.
 
 mod calls;
+mod descriptors;
 mod process;
 mod syntax;
 #[cfg(test)]
