@@ -31,7 +31,7 @@ impl Resolver {
             return self.failed(&call.op, error);
         }
         match &call.op {
-            Op::Stat(path) => Ok(StepOp::Stat(self.existing(path, true, None)?.0)),
+            Op::Stat(path) => self.stat(path),
             Op::Open { path, file, how } => self.open(path, *file, *how),
             Op::Close(file) => self.close(*file),
             Op::Read { file, offset, len } => self.read(*file, *offset, *len),
@@ -86,6 +86,20 @@ impl Resolver {
         }
     }
 
+    /// A lookup that succeeded. One that ran beside a removal may come after it in the trace; it is
+    /// a lookup then, too.
+    fn stat(&mut self, path: &TracePath) -> Applied<StepOp> {
+        match self.existing(path, false, None) {
+            Ok((at, _)) => Ok(StepOp::Stat(at)),
+            Err(refused) => match (refused, self.tree.find(path, false)) {
+                (Refused::Wrong(_), Found::Nothing(dir, name, ..)) => {
+                    Ok(StepOp::Stat(place(dir, name)))
+                }
+                (refused, _) => Err(refused),
+            },
+        }
+    }
+
     /// A call that failed: a lookup of a missing name is a step.
     fn failed(&mut self, op: &Op, error: &str) -> Applied<StepOp> {
         let path = match op {
@@ -94,11 +108,12 @@ impl Resolver {
             _ => None,
         };
         if let (Some(path), "ENOENT") = (path, error)
-            && let Found::Nothing(dir, name, ..) = self.tree.find(path, true)
+            && let Found::Nothing(dir, name, ..) | Found::Node(dir, name, _) =
+                self.tree.find(path, false)
         {
             return Ok(StepOp::Stat(place(dir, name)));
         }
-        let word = line::word(op);
+        let word = if let Op::Other(name) = op { name } else { line::word(op) };
         Err(Refused::LeftOut(format!("calls of {word} that failed with {error}")))
     }
 
