@@ -69,8 +69,8 @@ fn a_recorded_tar_leaves_the_same_tree_on_every_target() {
     std::os::unix::fs::symlink("a", tree.join("sub/link")).unwrap();
     std::fs::hard_link(tree.join("b"), tree.join("sub/b2")).unwrap();
     let archive = d.str("t.tar");
-    let made = Command::new("tar").args(["-cf", &archive, "-C"]).arg(d.0.path()).arg("tree");
-    let made = { made }.status().unwrap();
+    let mut tar = Command::new("tar");
+    let made = tar.args(["-cf", &archive, "-C"]).arg(d.0.path()).arg("tree").status().unwrap();
     assert!(made.success());
     let script = format!("tar xf {archive} && mv tree moved && rm moved/a && ls -lR > list");
     let trace = record(&d, "tar.trace", &script);
@@ -108,7 +108,7 @@ fn a_recording_begins_with_what_the_image_had() {
     let (tree, image) = (d.path("tree"), d.str("i.img"));
     std::fs::create_dir_all(tree.join("old")).unwrap();
     std::fs::write(tree.join("old/f"), [7; 3000]).unwrap();
-    ok(&["build", "-o", &image, tree.to_str().unwrap()]);
+    ok(&["build", "--free", "8m", &image, tree.to_str().unwrap()]);
     let out = d.str("t.trace");
     let words = ["lab", "record", "--image", &image, "--out", &out, "--", "sh", "-c"];
     let output = run(&[&words[..], &["cat old/f > new; mv old older; exit 3"]].concat());

@@ -207,6 +207,8 @@ pub enum Have {
 pub struct Trace {
     /// Where it is from: the command, or the file.
     pub source: String,
+    /// The file, for messages; empty if it is from none.
+    pub name: String,
     /// What existed before, each directory before its content.
     pub have: Vec<Have>,
     /// Whether `have` is complete. Otherwise what is missing follows from the calls.
@@ -274,7 +276,8 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace> {
     }
     let bytes = std::fs::read(path).map_err(|error| refuse(&error))?;
     let trace = parse(&bytes, options).map_err(|why| refuse(&why))?;
-    Ok(if trace.source.is_empty() { Trace { source: name, ..trace } } else { trace })
+    let source = if trace.source.is_empty() { name.clone() } else { trace.source };
+    Ok(Trace { source, name, ..trace })
 }
 
 /// Parses the content of a trace file.

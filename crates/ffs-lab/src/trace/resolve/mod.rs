@@ -102,7 +102,8 @@ impl Program {
         let mut resolver = Resolver::new(trace);
         let wrong = |line: usize, why: String| {
             let place = if line == 0 { String::new() } else { format!("line {line}: ") };
-            LabError::Plan(format!("{}: {place}{why}", trace.source))
+            let name = if trace.name.is_empty() { &trace.source } else { &trace.name };
+            LabError::Plan(format!("{name}: {place}{why}"))
         };
         for have in &trace.have {
             resolver.take_have(have).map_err(|why| wrong(0, why))?;
