@@ -161,6 +161,10 @@ impl Model {
 
     fn resize(&mut self, node: usize, size: u64) {
         let before = std::mem::replace(&mut self.nodes[node].size, size);
+        if self.nodes[node].links == 0 {
+            // Its space was counted with its last name.
+            return;
+        }
         self.now.bytes = self.now.bytes - before + size;
         self.most.bytes = self.most.bytes.max(self.now.bytes);
     }

@@ -8,8 +8,8 @@
 //! | `fsync`, `fdatasync`, `end_fsync`, `fsync_on_close` | as in fio |
 //! | `thinktime` | microseconds between calls |
 //! | `stonewall`, `wait_for_previous` | jobs before end first; other jobs take turns call by call |
-//! | `ioengine=sync`, `psync`, `vsync`, `pvsync`; `direct=0`, `iodepth=1`, `buffered=1` | accepted |
-//! | `name`, `description`, `group_reporting`, `thread`, `invalidate`, `randrepeat`, `fallocate=none` | no effect |
+//! | `ioengine`: the synchronous ones; `direct=0`, `iodepth=1`, `buffered=1` | accepted |
+//! | `name`, `description`, `group_reporting`, `thread`, `invalidate`, `randrepeat` | no effect |
 //!
 //! # Invariants
 //! 1. Any other option is refused by its name and line. So is a value that has no meaning here.

@@ -12,7 +12,8 @@ fn calls(text: &str) -> Vec<String> {
 
 #[test]
 fn a_sequential_write_is_open_write_fsync_close() {
-    let text = "; a comment\n[global]\nbs=4k\nioengine=psync\ngroup_reporting\n\n[job]\nrw=write\nsize=16k\nfsync=2\nend_fsync=1\n";
+    let text = "; a comment\n[global]\nbs=4k\nioengine=psync\ngroup_reporting\n\n\
+                [job]\nrw=write\nsize=16k\nfsync=2\nend_fsync=1\n";
     let expected = [
         r#"Open { path: "job.0.0", file: 1, how: Create }"#,
         "Write { file: 1, offset: 0, len: 4096 }",

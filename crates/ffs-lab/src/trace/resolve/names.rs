@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. A node is a file, directory or link that was there at some time. Its number stays the same
 //!    when it is renamed.
-//! 2. A directory lists a name that was removed or made as such, so that a later call cannot take it
-//!    for one that existed before the trace.
+//! 2. A directory remembers the names that calls removed, so that a later call cannot take one for
+//!    a name that existed before the trace.
 
 use std::collections::HashMap;
 

@@ -62,7 +62,7 @@ fn paths_are_those_of_directories_and_of_the_process() {
 5 1.0 stat("/etc/passwd", {st_mode=S_IFREG|0644, st_size=10, ...}) = 0
 5 1.0 symlink("text", "l\303\274") = 0
 5 1.0 chmod("x", 0640) = 0
-5 1.0 utimensat(AT_FDCWD, "x", [{tv_sec=1, tv_nsec=0} /* a */, {tv_sec=1000, tv_nsec=5} /* b */], 0) = 0
+5 1.0 utimensat(AT_FDCWD, "x", [{tv_sec=1, tv_nsec=0}, {tv_sec=1000, tv_nsec=5} /* b */], 0) = 0
 5 1.0 access("no", F_OK) = -1 ENOENT (No such file or directory)
 5 1.0 openat(AT_FDCWD, "plain", O_RDONLY) = 4
 5 1.0 getdents64(4, 0x1 /* 2 entries */, 32768) = 48
