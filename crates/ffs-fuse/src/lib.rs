@@ -10,6 +10,7 @@
 //! | `disk` | a block device of this process as a file |
 //! | `serve` | a mount from the [`MountRequest`] to its end |
 //! | `log`, `trace` | the log of a server; the trace of its requests |
+//! | `recorder` | the requests of a mount for a caller that keeps a trace |
 //! | `session` | the worker threads of a mount |
 //! | `signals`, `syncer` | the threads beside the workers: signals, periodic writes |
 //! | `notifier` | replies that wait until the kernel has dropped cached pages |
@@ -51,6 +52,7 @@ mod notifier;
 mod options;
 mod pressure;
 mod quota;
+mod recorder;
 mod serve;
 mod server;
 mod session;
@@ -72,5 +74,6 @@ pub use error::MountError;
 pub use helper::run_as_helper;
 pub use log::LogWriter;
 pub use options::{OptionError, Options, describe_options, parse_options};
+pub use recorder::{CallArgs, CallRecorder, ServedCall};
 pub use serve::{MountRequest, Mounted, Opener, mount_foreground};
 pub use umount::{UnmountRequest, remount, unmount_and_wait};

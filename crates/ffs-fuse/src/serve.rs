@@ -4,6 +4,7 @@ use crate::checker::CheckFn;
 use crate::error::MountError;
 use crate::kernel::{self, MountParams};
 use crate::options::Options;
+use crate::recorder::CallRecorder;
 use crate::server::{Server, ServerOptions};
 use crate::session::Session;
 use crate::signals::Caught;
@@ -14,6 +15,7 @@ use ffs_device::lock::LockWait;
 use ffs_device::open::{self, OpenOptions, Opened};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long to wait for the lock of the image: `umount` of an ordinary FUSE mount returns before
@@ -38,6 +40,8 @@ pub struct MountRequest {
     pub check: Option<CheckFn>,
     /// Set-id bits and devices have effect unless the options forbid it: the default of mount(8).
     pub like_mount: bool,
+    /// Receives each request that was served.
+    pub recorder: Option<Arc<dyn CallRecorder>>,
 }
 
 impl MountRequest {
@@ -50,6 +54,7 @@ impl MountRequest {
             open: |image, how| Ok(open::open(image, how)?),
             check: None,
             like_mount: false,
+            recorder: None,
         }
     }
 }
@@ -114,6 +119,9 @@ pub fn mount_foreground(
     }
     let ended = session.wait(&fs);
     drop((syncer, watch));
+    if let Some(recorder) = &request.recorder {
+        recorder.end();
+    }
     ended
 }
 
@@ -192,10 +200,11 @@ fn start_session(
     mut server: Server,
     mount_point: &Path,
     request: &MountRequest,
-) -> Result<std::sync::Arc<Session>, MountError> {
+) -> Result<Arc<Session>, MountError> {
     let started = device.handshake(server.features()).and_then(|features| {
         server.set_features(features);
-        let session = Session::new(device, server, mount_point.to_owned(), request.check)?;
+        let (check, recorder) = (request.check, request.recorder.clone());
+        let session = Session::new(device, server, mount_point.to_owned(), check, recorder)?;
         session.start(request.options.threads)?;
         Ok(session)
     });

@@ -16,6 +16,7 @@ use crate::error::MountError;
 use crate::kernel::{self, Force};
 use crate::log::LOG;
 use crate::notifier::Notifier;
+use crate::recorder::{CallRecorder, ServedCall};
 use crate::server::Server;
 use crate::trace::RequestTrace;
 use crate::wire::device::Received;
@@ -24,7 +25,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The time that users of a detached mount have to leave it.
 const GRACE: Duration = Duration::from_secs(5);
@@ -118,6 +119,7 @@ pub(crate) struct Session {
     notifier: Notifier,
     server: Server,
     checker: Arc<Checker>,
+    recorder: Option<Arc<dyn CallRecorder>>,
     mount_point: PathBuf,
     /// The right to receive: held while a worker receives, and while it serves a quick request.
     receive: Mutex<()>,
@@ -140,7 +142,7 @@ struct State {
 
 impl Session {
     /// A session that serves the mount on `mount_point`, whose requests arrive on `device`. `check`
-    /// checks the volume in the background.
+    /// checks the volume in the background, and `recorder` receives each request.
     ///
     /// # Errors
     /// No thread can be created.
@@ -149,6 +151,7 @@ impl Session {
         server: Server,
         mount_point: PathBuf,
         check: Option<CheckFn>,
+        recorder: Option<Arc<dyn CallRecorder>>,
     ) -> io::Result<Arc<Session>> {
         let state = State { workers: 0, stopping: false, grace_over: false, failure: None };
         let device = Arc::new(device);
@@ -159,6 +162,7 @@ impl Session {
             checker,
             device,
             server,
+            recorder,
             mount_point,
             receive: Mutex::default(),
             serving: AtomicBool::new(false),
@@ -254,6 +258,7 @@ impl Session {
         };
         reply.start();
         let trace = RequestTrace::start();
+        let began = self.recorder.as_ref().map(|_| Instant::now());
         let mut outcome = self.server.handle(&request, reply);
         if outcome == Err(Errno::NOSPC) && right != ReceiveRight::Draining {
             self.drain_pending(right)?;
@@ -261,6 +266,11 @@ impl Session {
             outcome = self.server.handle(&request, reply);
         }
         trace.finish(&request, outcome.map(|_| reply.len()));
+        if let (Some(recorder), Some(began)) = (&self.recorder, began)
+            && let Some(call) = ServedCall::of(&request, reply, outcome, began)
+        {
+            recorder.call(&call);
+        }
         if outcome == Ok(false) {
             return Ok(request.opcode);
         }

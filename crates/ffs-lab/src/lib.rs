@@ -21,6 +21,7 @@
 //! | [`draw`] | a volume drawn block by block, and a crash and its repair in steps |
 //! | [`apps`] | real programs on a recorded device, and what they find after a crash |
 //! | [`stress`] | random operations by several processes on a mounted directory |
+//! | [`trace`] | the calls of real programs: formats, recording, replay |
 //! | [`memory_latency`] | the time of one read of main memory |
 //! | `file_names`, `shuffle` | file names and seeded orders, prepared before the clock starts |
 //! | `portable_math` | logarithms and powers with the same result on every computer |
@@ -84,6 +85,7 @@ pub mod study;
 pub mod sweep;
 pub mod systems;
 mod timer;
+pub mod trace;
 mod watch;
 pub mod workload;
 

@@ -19,7 +19,8 @@ use super::store::FileStore;
 use super::{Index, IndexKind};
 use crate::error::{LabError, Result};
 use crate::machine::{Call, MachineCounters, SearchWork};
-use crate::systems::sim::{SimSpec, SimTarget};
+use crate::systems::sim::SimTarget;
+use crate::systems::sim_spec::SimSpec;
 use crate::systems::{Demand, DirId, Target};
 
 /// Bytes of a block: those of ext2, whose index it was made for.

@@ -8,6 +8,7 @@
 //! | `criteria` | the targets of a reproduction, and the reasons for a miss |
 //! | `cost_curves` | the cost curves and the sizes at which they jump |
 //! | `explain` | the counters behind a time, and one sentence about them |
+//! | `export` | the results as CSV files with a dictionary |
 //! | `score` | how many published numbers are reached within which factor |
 //! | `comparison` | the published numbers and ours, as a table for a document |
 //! | `command` | the command line that runs the same study again |
@@ -32,6 +33,7 @@ mod comparison;
 mod cost_curves;
 mod criteria;
 mod explain;
+mod export;
 pub mod format;
 mod page;
 mod published;
@@ -49,6 +51,7 @@ use crate::error::{LabError, Result};
 use crate::plot::Figure;
 use crate::study::Results;
 use criteria::Criterion;
+pub use export::{dictionary, export};
 use published::Published;
 use reproduction::ComparedSection;
 use score::Score;

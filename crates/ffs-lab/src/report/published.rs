@@ -1,6 +1,6 @@
 //! What others measured: the numbers of `published.toml`.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
 use crate::statistics::{Cells, Combination};
@@ -37,7 +37,7 @@ pub(super) struct PublishedSection {
 }
 
 /// The kind of a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum NumberKind {
     /// Seconds a result took.

@@ -336,9 +336,9 @@ impl Target for DirTarget {
             Open::Read => OFlags::RDONLY,
             Open::Write => OFlags::RDWR,
             Open::Append => OFlags::WRONLY | OFlags::APPEND,
-            Open::Create => OFlags::WRONLY | OFlags::CREATE,
-            Open::CreateNew => OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL,
-            Open::Truncate => OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC,
+            Open::Create => OFlags::RDWR | OFlags::CREATE,
+            Open::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+            Open::Truncate => OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC,
         };
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(self.dir(at)?, name, flags, NEW_FILE);
@@ -402,6 +402,22 @@ impl Target for DirTarget {
         let times = rustix::fs::Timestamps { last_access: to, last_modification: to };
         rustix::fs::utimensat(self.dir(at)?, name, &times, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|error| self.failed("set times of", name, error))
+    }
+
+    fn truncate(&mut self, file: FileId, size: u64) -> Result<()> {
+        rustix::fs::ftruncate(self.file(file)?, size)
+            .map_err(|error| self.failed("truncate", b"", error))
+    }
+
+    fn symlink(&mut self, at: DirId, name: &[u8], text: &[u8]) -> Result<()> {
+        rustix::fs::symlinkat(text, self.dir(at)?, name)
+            .map_err(|error| self.failed("symlink", name, error))
+    }
+
+    fn readlink(&mut self, at: DirId, name: &[u8]) -> Result<Vec<u8>> {
+        let text = rustix::fs::readlinkat(self.dir(at)?, name, Vec::new());
+        let text = text.map_err(|error| self.failed("readlink", name, error))?;
+        Ok(text.into_bytes())
     }
 
     fn sync(&mut self) -> Result<()> {

@@ -12,6 +12,7 @@ mod dir;
 pub(crate) mod model;
 mod mounted;
 pub(crate) mod sim;
+pub(crate) mod sim_spec;
 mod slots;
 mod spec;
 mod usage;
@@ -42,11 +43,11 @@ pub enum Open {
     Write,
     /// An existing file, for writing at its end.
     Append,
-    /// For writing; created if it does not exist.
+    /// For reading and writing; created if it does not exist.
     Create,
-    /// For writing; must not exist before.
+    /// For reading and writing; must not exist before.
     CreateNew,
-    /// For writing; created if it does not exist, truncated if it does.
+    /// For reading and writing; created if it does not exist, truncated if it does.
     Truncate,
 }
 
@@ -251,6 +252,24 @@ pub trait Target {
     /// # Errors
     /// [`LabError::Failed`] with the reason of the target.
     fn set_times(&mut self, at: DirId, name: &[u8], seconds: u32) -> Result<()>;
+
+    /// Sets the size of an open file.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] with the reason of the target.
+    fn truncate(&mut self, file: FileId, size: u64) -> Result<()>;
+
+    /// Makes a symbolic link with this text.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] with the reason of the target.
+    fn symlink(&mut self, at: DirId, name: &[u8], text: &[u8]) -> Result<()>;
+
+    /// The text of a symbolic link.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] with the reason of the target.
+    fn readlink(&mut self, at: DirId, name: &[u8]) -> Result<Vec<u8>>;
 
     /// Works without calls, for as long as the modelled processor of 1.6 GHz would take. Takes no
     /// time where time is real: see [`Facts::computes`].

@@ -11,6 +11,8 @@ use crate::error::Result;
 #[derive(Default)]
 struct Node {
     directory: bool,
+    /// The text of a symbolic link.
+    text: Option<Vec<u8>>,
     links: u32,
     size: u64,
     /// Each name with its position in listings and its node.
@@ -159,6 +161,10 @@ impl Model {
 
     fn resize(&mut self, node: usize, size: u64) {
         let before = std::mem::replace(&mut self.nodes[node].size, size);
+        if self.nodes[node].links == 0 {
+            // Its space was counted with its last name.
+            return;
+        }
         self.now.bytes = self.now.bytes - before + size;
         self.most.bytes = self.most.bytes.max(self.now.bytes);
     }
@@ -273,7 +279,8 @@ impl Target for Model {
         self.micros += (self.nodes[dir].names.len() as u64).saturating_sub(1);
         for name in self.nodes[dir].listed.values() {
             let node = &self.nodes[self.nodes[dir].names[name].1];
-            each(name, if node.directory { Kind::Directory } else { Kind::File });
+            let other = if node.text.is_some() { Kind::Other } else { Kind::File };
+            each(name, if node.directory { Kind::Directory } else { other });
         }
         Ok(())
     }
@@ -300,7 +307,7 @@ impl Target for Model {
     fn read(&mut self, file: FileId, offset: u64, len: usize) -> Result<usize> {
         self.call("read", b"", &[offset, len as u64])?;
         let (node, how) = *self.files.get(file.0).expect("file in use");
-        assert!(matches!(how, Open::Read | Open::Write), "not opened to read");
+        assert_ne!(how, Open::Append, "not opened to read");
         let read = self.nodes[node].size.saturating_sub(offset).min(len as u64);
         self.bytes.0 += read;
         Ok(read as usize)
@@ -333,6 +340,25 @@ impl Target for Model {
     fn set_times(&mut self, at: DirId, name: &[u8], seconds: u32) -> Result<()> {
         self.found(at, name);
         self.call("set_times", name, &[seconds.into()])
+    }
+    fn truncate(&mut self, file: FileId, size: u64) -> Result<()> {
+        self.call("truncate", b"", &[size])?;
+        let (node, how) = *self.files.get(file.0).expect("file in use");
+        assert_ne!(how, Open::Read, "not opened to write");
+        self.resize(node, size);
+        Ok(())
+    }
+    fn symlink(&mut self, at: DirId, name: &[u8], text: &[u8]) -> Result<()> {
+        self.call("symlink", name, &[])?;
+        let node = self.node(false);
+        self.nodes[node].text = Some(text.to_vec());
+        self.enter(at, name, node, None);
+        Ok(())
+    }
+    fn readlink(&mut self, at: DirId, name: &[u8]) -> Result<Vec<u8>> {
+        self.call("readlink", name, &[])?;
+        let node = self.found(at, name);
+        Ok(self.nodes[node].text.clone().expect("a link"))
     }
     fn compute(&mut self, work: Duration) {
         self.computed += work;

@@ -10,7 +10,8 @@ use super::Target;
 use super::core::CoreTarget;
 use super::core_spec::{Context, CoreSpec};
 use super::dir::DirTarget;
-use super::sim::{SimSpec, SimTarget};
+use super::sim::SimTarget;
+use super::sim_spec::SimSpec;
 use crate::error::{LabError, Result};
 
 /// A parsed target that is not open yet.

@@ -249,6 +249,23 @@ impl Volume {
         self.set("set times of", at, name, &set)
     }
 
+    pub(crate) fn truncate(&mut self, file: FileId, size: u64) -> Result<()> {
+        let (file, _) = self.file(file)?;
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        let done = self.fs.setattr(&self.cred, file, &set);
+        done.map(drop).map_err(|error| self.failed("truncate", b"", &error))
+    }
+
+    pub(crate) fn symlink(&mut self, at: DirId, name: &[u8], text: &[u8]) -> Result<()> {
+        let made = self.fs.symlink(&self.cred, self.dir(at)?, name, text);
+        made.map(drop).map_err(|error| self.failed("symlink", name, &error))
+    }
+
+    pub(crate) fn readlink(&mut self, at: DirId, name: &[u8]) -> Result<Vec<u8>> {
+        let link = self.found("readlink", at, name)?;
+        self.fs.readlink(&link).map_err(|error| self.failed("readlink", name, &error))
+    }
+
     fn set(&self, op: &str, at: DirId, name: &[u8], set: &SetAttr) -> Result<()> {
         let file = self.found(op, at, name)?;
         let done = self.fs.setattr(&self.cred, &file, set);
@@ -363,6 +380,15 @@ macro_rules! on_volume {
         }
         fn set_times(&mut self, at: DirId, name: &[u8], seconds: u32) -> Result<()> {
             self.volume()?.set_times(at, name, seconds)
+        }
+        fn truncate(&mut self, file: FileId, size: u64) -> Result<()> {
+            self.volume()?.truncate(file, size)
+        }
+        fn symlink(&mut self, at: DirId, name: &[u8], text: &[u8]) -> Result<()> {
+            self.volume()?.symlink(at, name, text)
+        }
+        fn readlink(&mut self, at: DirId, name: &[u8]) -> Result<Vec<u8>> {
+            self.volume()?.readlink(at, name)
         }
         fn set_tunable(&mut self, name: &str, value: &str) -> Result<Option<String>> {
             self.volume()?.set_tunable(name, value)

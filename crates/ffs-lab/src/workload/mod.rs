@@ -38,11 +38,13 @@ mod recorder;
 mod tar;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod tree;
 mod tree_shape;
 
 use crate::error::{LabError, Result};
 use crate::systems::{Demand, Target};
+use crate::trace::resolve::Program;
 use crate::watch::Watch;
 
 pub(crate) use buildworld::PROCESSOR as BUILD_PROCESSOR;
@@ -50,6 +52,7 @@ pub use outcome::{Metric, MetricKind, Outcome, PhaseResult};
 pub use parameters::Parameter;
 use parameters::Parameters;
 pub use recorder::{PhaseInfo, PhaseOptions, PhaseRecorder};
+pub use trace::TREE_DIFFERS;
 
 /// A benchmark: a program, or a model of one.
 pub trait Workload: Send + Sync {
@@ -110,7 +113,7 @@ pub struct WorkloadInfo {
 /// All workloads.
 #[must_use]
 pub fn all() -> &'static [WorkloadInfo] {
-    const ALL: [WorkloadInfo; 10] = [
+    const ALL: [WorkloadInfo; 11] = [
         tar::X11,
         mh::INFO,
         bonnie::INFO,
@@ -121,6 +124,7 @@ pub fn all() -> &'static [WorkloadInfo] {
         micro::INFO,
         randfiles::INFO,
         tar::PORTS,
+        trace::INFO,
     ];
     &ALL
 }
@@ -135,6 +139,13 @@ pub fn by_name(text: &str, scale: f64) -> Result<Box<dyn Workload>> {
         return Err(unknown(name, &[]));
     };
     (info.make)(&Parameters::parse(name, params, info.params, scale)?)
+}
+
+/// A program from a trace. `think` is the processor time that a target in virtual time spends for
+/// each unit of time between two calls.
+#[must_use]
+pub fn of_program(program: Program, think: f64) -> Box<dyn Workload> {
+    Box::new(trace::TraceWorkload::new(program, think))
 }
 
 /// The error for an unknown workload name. `also` lists other names that are valid in its place.

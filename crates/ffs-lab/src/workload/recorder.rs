@@ -142,6 +142,13 @@ impl PhaseRecorder {
         self.notes.push(note.into());
     }
 
+    /// Adds a note to the last phase.
+    pub(crate) fn note_last(&mut self, note: String) {
+        if let Some(phase) = self.phases.last_mut() {
+            phase.notes.push(note);
+        }
+    }
+
     /// The outcome. A result that was not added is the phase of its name.
     #[must_use]
     pub fn finish(self, infos: &[PhaseInfo]) -> Outcome {

@@ -24,7 +24,7 @@ fn run(words: &str, scale: f64, seed: u64) -> (Model, Outcome) {
 }
 
 /// Every workload with small sizes.
-const SMALL: [(&str, f64); 12] = [
+const SMALL: [(&str, f64); 13] = [
     ("x11", 0.01),
     ("mh", 0.01),
     ("bonnie", 0.01),
@@ -37,6 +37,7 @@ const SMALL: [(&str, f64); 12] = [
     ("randfiles", 0.01),
     ("randfiles:count=series,max=20", 1.0),
     ("ports", 0.01),
+    ("trace", 1.0),
 ];
 
 #[test]
@@ -45,8 +46,8 @@ fn every_workload_repeats_itself_and_has_the_announced_results() {
         let (first, outcome) = run(words, scale, 7);
         assert_eq!(first.hash, run(words, scale, 7).0.hash, "{words}: not the same again");
         let other = run(words, scale, 8).0.hash;
-        // Postmark has a seed of its own.
-        let seeded = !words.starts_with("postmark");
+        // Postmark has a seed of its own, and a trace none.
+        let seeded = !words.starts_with("postmark") && words != "trace";
         assert_eq!(first.hash != other, seeded, "{words}: what follows from the seed?");
         let infos = by_name(words, scale).unwrap().phases();
         let ids = infos.iter().map(|info| info.id.as_str());
@@ -291,6 +292,7 @@ fn sequences_are_what_they_were() {
         0xe6678f3cdd252390,
         0x0a80a08c98207161,
         0x2c2bfde74f4f3318,
+        0x7b4877f432a20789,
     ];
     for ((words, scale), hash) in SMALL.into_iter().zip(golden) {
         let found = run(words, scale, 2002).0.hash;
@@ -307,8 +309,12 @@ fn mistyped_words_are_refused_with_a_hint() {
     assert!(refused("mh:order=sortd").contains("found or sorted or random"));
     assert!(refused("x11:archive=/no/such").contains("/no/such"));
     assert!(refused("randfiles:base=a/b").contains("no slash"));
+    assert!(refused("trace:file=/no/such").contains("/no/such"));
+    assert!(by_name("trace", 0.5).err().unwrap().to_string().contains("one size"));
     for info in all() {
-        assert!(by_name(info.name, 0.01).is_ok());
+        // A trace has one size.
+        let scale = if info.name == "trace" { 1.0 } else { 0.01 };
+        assert!(by_name(info.name, scale).is_ok());
         assert!(!info.source.is_empty() && info.params.iter().all(|p| !p.meaning.is_empty()));
     }
 }

@@ -124,7 +124,8 @@ fn original(
     Ok(true)
 }
 
-fn tables(
+/// Prints the table and what a reader of it needs.
+pub(super) fn tables(
     out: &mut impl Write,
     words: &str,
     request: &WorkloadRequest,

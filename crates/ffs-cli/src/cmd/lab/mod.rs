@@ -5,8 +5,11 @@ mod compare;
 mod crash;
 mod dirs;
 mod draw;
+mod export;
 mod figures;
 mod indexes;
+mod record;
+mod replay;
 pub(crate) mod report;
 mod serve;
 mod stress;
@@ -62,6 +65,18 @@ pub(crate) const DOC: Doc = Doc {
             "ffs lab compare x11:tree=/usr/src --sync --target core --target /mnt/xfs",
             "extract, list and remove a real tree; each phase ends with a sync",
         ),
+        (
+            "ffs lab record --out build.trace -- sh -c 'cp -r /src . && make -C src'",
+            "the file system calls of a build, in a volume of ffs in memory",
+        ),
+        (
+            "ffs lab replay build.trace --target core --target sim:softdep --target /mnt/ext4",
+            "the same calls on the library, on the machine of 2002 and on a mounted directory",
+        ),
+        (
+            "ffs lab run trace:file=build.trace --out study",
+            "the same calls under every combination of the paper's switches",
+        ),
         ("ffs lab figures > figures.csv", "the paper's Figures 2 to 6: cost as a directory grows"),
         (
             "ffs lab sweep postmark --over memory=16m,64m,256m,1g --curve su --curve su+dh",
@@ -100,6 +115,10 @@ pub(crate) const DOC: Doc = Doc {
             "ffs lab draw disk.img --html -o disk.html",
             "a volume drawn block by block, and a crash and its repair in steps",
         ),
+        (
+            "ffs lab export study --out csv",
+            "its runs, phases and counters as CSV, with a dictionary, for R, pandas and others",
+        ),
         ("ffs lab compare dirs --json > dirs.json", "one line a phase and target, for a program"),
     ],
     exit: &[
@@ -136,6 +155,9 @@ enum Experiment {
     Report(report::Args),
     Serve(serve::Args),
     Draw(draw::Args),
+    Export(export::Args),
+    Record(record::Args),
+    Replay(replay::Args),
     Figures(figures::Args),
     Sweep(sweep::Args),
     Indexes(indexes::Args),
@@ -145,7 +167,10 @@ enum Experiment {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    hugepages::enable();
+    // The setting for huge pages would change the recorded program, too.
+    if !matches!(args.experiment, Experiment::Record(_)) {
+        hugepages::enable();
+    }
     signals::listen();
     match args.experiment {
         Experiment::Compare(args) => compare::run(args),
@@ -155,6 +180,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         Experiment::Report(args) => report::run(&args),
         Experiment::Serve(args) => serve::run(&args),
         Experiment::Draw(args) => draw::run(&args),
+        Experiment::Export(args) => export::run(&args),
+        Experiment::Record(args) => record::run(&args),
+        Experiment::Replay(args) => replay::run(&args),
         Experiment::Figures(args) => figures::run(args),
         Experiment::Sweep(args) => sweep::run(args),
         Experiment::Indexes(args) => indexes::run(args),
