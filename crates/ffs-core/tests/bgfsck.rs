@@ -116,7 +116,7 @@ fn what_is_in_the_way_of_the_snapshot_is_named_and_stays() {
         other => panic!("{:?}", other.map(drop)),
     };
     // What an interrupted check leaves: its snapshot, or the empty file for it.
-    let snap = w.dir(&w.root, ".snap");
+    let snap = w.get(&w.root, ".snap").unwrap();
     drop(w.fs.snapshot(&Cred::root(), &snap, b"fsck_snapshot").unwrap());
     drop(begin(&w));
     w.file(&snap, "fsck_snapshot");

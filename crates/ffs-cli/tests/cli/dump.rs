@@ -260,8 +260,12 @@ fn a_mount_that_cannot_be_dumped_is_refused_with_what_to_do() {
     let remounted = run(&["mount", "-u", "-o", "ro", &at]);
     let read_only = run(&["dump", "-L", "-f", &dump, &at]);
     let without_either = run(&["dump", "-f", &dump, &at]);
+    ok(&["umount", &at]);
+    let unmounted = run(&["dump", "-f", &dump, &image]);
+    ok(&["mount", "-r", &image, &at]);
     let of_image = run(&["dump", "-f", &dump, &image]);
     ok(&["umount", &at]);
+    assert!(unmounted.status.success(), "{}", text(&unmounted));
     assert!(text(&without).contains("is mounted there; add -L"), "{}", text(&without));
     assert!(text(&file).contains("not a directory; rename it"), "{}", text(&file));
     assert!(remounted.status.success(), "{}", text(&remounted));

@@ -20,6 +20,8 @@ use crate::{output, session};
 
 /// The name of the snapshot while it is made.
 const SNAPSHOT: &str = "dump_snapshot";
+/// A mount that began read-write holds its image although it is read-only now.
+const IN_USE: &str = "if it is in use, unmount it first";
 
 /// Makes a snapshot of what is mounted on `dir`, and opens it. Returns also the image that is
 /// mounted there.
@@ -50,7 +52,7 @@ pub(super) fn refuse_mount(dir: &OsStr) -> Option<Failure> {
     let source = shown(&source);
     let failure = Failure::new(show(dir.as_bytes()), format!("{source} is mounted there"));
     Some(match is_read_only(path) {
-        true => failure.hint(format!("name the image: ffs dump {source}")),
+        true => failure.hint(format!("name the image: ffs dump {source}; {IN_USE}")),
         false => failure.hint("add -L to dump it from a snapshot"),
     })
 }
@@ -69,7 +71,8 @@ fn check_directory(dir: &OsStr, source: &Path, snaps: &Path) -> Result<(), Failu
     let name = show(dir.as_bytes());
     if is_read_only(Path::new(dir)) {
         let failure = Failure::new(&name, "mounted read-only, so -L can make no snapshot");
-        return Err(failure.hint(format!("dump the image without -L: {}", shown(source))));
+        let source = shown(source);
+        return Err(failure.hint(format!("dump the image without -L: {source}; {IN_USE}")));
     }
     let path = shown(snaps);
     match fs::symlink_metadata(snaps) {
