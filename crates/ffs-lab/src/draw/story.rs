@@ -110,13 +110,13 @@ impl Story {
     fn of(base: &MemDevice, recorded: &Recorded) -> Result<Story, String> {
         let mut replayer = Replayer { device: base.snapshot(), recorded, at: 0, steps: Vec::new() };
         for (mark, title, text) in texts(&recorded.names) {
-            replayer.to_mark(mark, title, text)?;
+            replayer.play_to_mark(mark, title, text)?;
         }
         let rest: Vec<&Event> = recorded.log.iter().skip(replayer.at).collect();
         let writes = rest.iter().filter(|event| matches!(event, Event::Write { .. })).count();
         let crash = worst(&replayer.device, &rest)?;
         for number in 1..=crash {
-            replayer.to_write(number, writes)?;
+            replayer.play_to_write(number, writes)?;
         }
         replayer.crash(writes - crash.min(writes))?;
         replayer.repair()?;
@@ -162,7 +162,7 @@ fn record(base: &MemDevice) -> crate::error::Result<Recorded> {
         let (fs, _clock) = mount(Arc::clone(&recorder) as _, &options, 1)?;
         let names = operations(&fs, &recorder)
             .map_err(|error| crate::crash::mounting::failed("the file of the steps", &error))?;
-        let geometry = fs.geometry().clone();
+        let geometry = *fs.geometry();
         fs.unmount().map_err(|error| crate::crash::mounting::failed("unmount", &error))?;
         Ok::<_, crate::error::LabError>((geometry, names))
     });
@@ -256,7 +256,7 @@ impl Replayer<'_> {
     }
 
     /// Up to a mark of the log: an operation.
-    fn to_mark(&mut self, mark: &str, title: String, text: String) -> Result<(), String> {
+    fn play_to_mark(&mut self, mark: &str, title: String, text: String) -> Result<(), String> {
         let (from, mut written) = (self.at, Vec::new());
         while let Some(event) = self.recorded.log.get(self.at) {
             let ends = matches!(event, Event::Mark { label, .. } if label == mark);
@@ -270,7 +270,7 @@ impl Replayer<'_> {
     }
 
     /// Up to the next write.
-    fn to_write(&mut self, number: usize, of: usize) -> Result<(), String> {
+    fn play_to_write(&mut self, number: usize, of: usize) -> Result<(), String> {
         let from = self.at;
         while self.at < self.recorded.log.len() {
             if let Some((offset, len)) = self.make()? {

@@ -3,7 +3,8 @@
 //!
 //! Reference: `docs/spec/benchmarks.md` §2.1, §2.4, §6.1, §6.5.
 
-use crate::systems::sim::{SimSpec, SimTarget};
+use crate::systems::sim::SimTarget;
+use crate::systems::sim_spec::SimSpec;
 use crate::systems::{Demand, DirId, Target};
 use crate::watch::Unwatched;
 use crate::workload::{PhaseOptions, by_name, measure};

@@ -140,7 +140,7 @@ impl Reader {
         path: Option<&Arg>,
     ) -> Parsed<Vec<u8>> {
         let text = path.and_then(Arg::text).ok_or("expected a path as an argument")?;
-        let base = match dirfd.map(|fd| descriptor(fd)) {
+        let base = match dirfd.map(descriptor) {
             Some(Some(fd)) if text.first() != Some(&b'/') => {
                 // A directory that was opened before the trace began is taken for the current one.
                 let path = self.processes.get(pid, fd).map(|open| open.path.clone());
