@@ -101,10 +101,15 @@ function reveal(section) {
 // The tooltip: one for the page, beside an element or the pointer.
 const tip = {
   box: h('div', { id: 'tip', role: 'tooltip', hidden: true }),
+  // Beside a point of the window, or beside what `near` returns, also after the page is scrolled.
   show(lines, near) {
     this.box.replaceChildren(...lines.filter(Boolean).map((line, n) =>
       h(n ? 'div' : 'b', null, line)));
     this.box.hidden = false;
+    this.place = typeof near === 'function' ? near : null;
+    this.put(this.place ? this.place() : near);
+  },
+  put(near) {
     const { width, height } = this.box.getBoundingClientRect();
     const wide = document.documentElement.clientWidth;
     const left = Math.max(4, Math.min(near.x + 12, wide - width - 4));
@@ -115,13 +120,20 @@ const tip = {
   hide() {
     this.box.hidden = true;
   },
+  scrolled() {
+    if (this.box.hidden) return;
+    if (this.place) this.put(this.place());
+    else this.hide();
+  },
   // Shows lines while an element has the pointer or the focus.
   of(element, lines) {
     element.addEventListener('pointermove', e => this.show(lines(), { x: e.clientX, y: e.clientY }));
     element.addEventListener('pointerleave', () => this.hide());
     element.addEventListener('focus', () => {
-      const box = element.getBoundingClientRect();
-      this.show(lines(), { x: box.left + Math.min(box.width / 2, 260), y: box.bottom - 8 });
+      this.show(lines(), () => {
+        const box = element.getBoundingClientRect();
+        return { x: box.left + Math.min(box.width / 2, 260), y: box.bottom - 8 };
+      });
     });
     element.addEventListener('blur', () => this.hide());
   },

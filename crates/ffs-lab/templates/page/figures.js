@@ -56,12 +56,14 @@ function enliven(svg) {
   ring.style.visibility = 'hidden';
   svg.append(ring);
   const show = stop => {
-    const matrix = svg.getScreenCTM();
     ring.setAttribute('cx', stop.x);
     ring.setAttribute('cy', stop.y);
     ring.style.visibility = 'visible';
     svg.setAttribute('aria-label', stop.lines.join(', '));
-    tip.show(stop.lines, { x: stop.x * matrix.a + matrix.e, y: stop.y * matrix.d + matrix.f });
+    tip.show(stop.lines, () => {
+      const matrix = svg.getScreenCTM();
+      return { x: stop.x * matrix.a + matrix.e, y: stop.y * matrix.d + matrix.f };
+    });
   };
   const hide = () => { ring.style.visibility = 'hidden'; tip.hide(); };
   let at = -1;

@@ -46,4 +46,4 @@ reveal(state.read());
 
 // On paper everything that is closed and has figures is open.
 addEventListener('beforeprint', () => tip.hide());
-addEventListener('scroll', () => tip.hide(), { passive: true });
+addEventListener('scroll', () => tip.scrolled(), { passive: true });
