@@ -54,8 +54,8 @@ busy() {
         [ "$n" -le 4 ] || rm -r "$mnt/new$((n - 4))" || return
     done
 }
-# crashed_volume IMAGE FILES FLAG: makes a volume of FILES files with a setting of tunefs (`-n enable`)
-# and kills the server of its mount, after some seconds, while programs use it.
+# crashed_volume IMAGE FILES OPTION...: makes a volume of FILES files, sets OPTION of tunefs, such as
+# `-n enable`, mounts it, and after some seconds kills the server while programs use the mount.
 crashed_volume() {
     local image=$1 files=$2 d server writer
     shift 2

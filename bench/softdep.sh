@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Compares soft updates, without and with a journal, with no order (async) and with ordered
-# synchronous writes: files are made, renamed and removed in one directory. First in memory, where only the bookkeeping differs; then in
-# image files on the disk, with real flushes. In each run the targets take turns.
+# synchronous writes: files are made, renamed and removed in one directory. First in memory, where
+# only the bookkeeping differs; then in image files on the disk, with real flushes. In each run the
+# targets take turns.
 # usage: bench/softdep.sh [N] [ROUNDS]
 . "$(dirname "$0")/common.sh"
 n=${1:-33164} rounds=${2:-3}

@@ -75,6 +75,7 @@ pub mod index;
 mod machine;
 pub mod memory_latency;
 mod plot;
+mod pool;
 mod portable_math;
 pub mod report;
 pub mod serve;

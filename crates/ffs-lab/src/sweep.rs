@@ -8,14 +8,12 @@
 //! 1. All runs have the same seed. Results do not depend on the number of threads.
 //! 2. A point that cannot be run is an error, never a gap: a curve is complete.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use serde::Serialize;
 
 use crate::error::{LabError, Result};
 use crate::plot::Figure;
 use crate::plot::line_chart::{self, Axes, Curve};
+use crate::pool;
 use crate::report::format;
 use crate::study::Plan;
 use crate::systems::{Context, TargetSpec};
@@ -107,7 +105,7 @@ pub fn parse_over(text: &str) -> Result<(String, Vec<String>)> {
         return Err(wrong("a name or a value is empty"));
     }
     if values.len() > MOST_VALUES {
-        return Err(wrong("at most 100 values"));
+        return Err(wrong(&format!("at most {MOST_VALUES} values")));
     }
     for (at, value) in values.iter().enumerate() {
         if values[..at].contains(value) {
@@ -147,8 +145,7 @@ impl Sweep {
     /// An unknown workload, setting or option; a target that is not usable or fails; `watch` stops
     /// the sweep.
     pub fn run(&self, context: &Context, watch: &mut dyn Watch) -> Result<Vec<SweepPoint>> {
-        let count = self.values.len() * self.curves.len();
-        if count == 0 {
+        if self.values.is_empty() || self.curves.is_empty() {
             return Err(LabError::Plan("nothing to do: a value and a curve are needed".to_owned()));
         }
         // All mistakes are found before the first run.
@@ -159,7 +156,14 @@ impl Sweep {
             TargetSpec::parse(&target)?;
             infos.get_or_insert_with(|| workload.phases());
         }
-        let outcomes = self.outcomes(context, count, watch)?;
+        let places: Vec<_> = self.places().collect();
+        let order: Vec<usize> = (0..places.len()).collect();
+        let outcomes = pool::run(&order, self.jobs, watch, |at, progress| {
+            let (value, curve) = places[at];
+            let outcome = self.one(value, curve, context)?;
+            progress.done(1, &format!("{value} {}", curve.name));
+            Ok(outcome)
+        })?;
         let mut points = Vec::new();
         for info in infos.unwrap_or_default() {
             for ((value, curve), outcome) in self.places().zip(&outcomes) {
@@ -172,52 +176,6 @@ impl Sweep {
     fn places(&self) -> impl Iterator<Item = (&str, &CurveSetting)> {
         let curves = |value| self.curves.iter().map(move |curve| (value, curve));
         self.values.iter().map(String::as_str).flat_map(curves)
-    }
-
-    fn outcomes(
-        &self,
-        context: &Context,
-        count: usize,
-        watch: &mut dyn Watch,
-    ) -> Result<Vec<Outcome>> {
-        let places: Vec<_> = self.places().collect();
-        let empty = std::iter::repeat_with(|| None).take(count).collect::<Vec<_>>();
-        let (next, done) = (AtomicUsize::new(0), Mutex::new(empty));
-        let (sender, ended) = std::sync::mpsc::channel();
-        std::thread::scope(|scope| {
-            for _ in 0..self.jobs.clamp(1, count) {
-                let (sender, places, next, done) = (sender.clone(), &places, &next, &done);
-                scope.spawn(move || {
-                    while let Some(&(value, curve)) =
-                        places.get(next.fetch_add(1, Ordering::Relaxed))
-                    {
-                        let result = self.one(value, curve, context);
-                        let at = places.iter().position(|place| *place == (value, curve));
-                        let failed = result.is_err();
-                        let mut done = done.lock().unwrap_or_else(|error| error.into_inner());
-                        if let Some(place) = at.and_then(|at| done.get_mut(at)) {
-                            *place = Some(result);
-                        }
-                        drop(done);
-                        if failed || sender.send(format!("{value} {}", curve.name)).is_err() {
-                            next.store(places.len(), Ordering::Relaxed);
-                        }
-                    }
-                });
-            }
-            drop(sender);
-            for what in &ended {
-                watch.step(&what);
-                if !watch.done(1) {
-                    next.store(places.len(), Ordering::Relaxed);
-                }
-            }
-        });
-        let done = done.into_inner().unwrap_or_else(|error| error.into_inner());
-        let (ran, missing): (Vec<_>, Vec<_>) = done.into_iter().partition(Option::is_some);
-        let ran: Result<Vec<Outcome>> = ran.into_iter().flatten().collect();
-        let ran = ran?;
-        if missing.is_empty() { Ok(ran) } else { Err(LabError::Interrupted) }
     }
 
     fn one(&self, value: &str, curve: &CurveSetting, context: &Context) -> Result<Outcome> {

@@ -74,11 +74,7 @@ impl VolumeMap {
         let violations = violations.map(|v| format!("{}: {}", v.rule, v.what)).collect();
         let paths = paths(&checker);
         let inode = |inode: &crate::crash::raw::Inode| {
-            let kind = kind(match inode.mode >> 12 {
-                0o4 => Use::Directory,
-                0o10 => Use::File,
-                _ => Use::Other,
-            });
+            let kind = kind(Use::of_mode(inode.mode));
             let path = paths.get(&inode.ino).cloned().unwrap_or_default();
             (inode.ino, InodeUse { kind, size: inode.size, links: inode.nlink, path })
         };

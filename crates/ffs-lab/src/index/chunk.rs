@@ -14,7 +14,7 @@
 
 use super::Index;
 use super::error::{IndexError, Result};
-use super::linear::{empty_block, list_chunks};
+use super::linear::{empty_block, list_blocks};
 use super::record::{Records, check_name};
 use super::space::FreeSpace;
 use super::store::{Store, read_block, write_changes};
@@ -334,11 +334,7 @@ impl Index for ChunkHash {
     }
 
     fn list(&mut self, each: &mut dyn FnMut(&[u8], u32)) -> Result<()> {
-        for block in 0..self.store.blocks() {
-            read_block(&mut *self.store, block, &mut self.block)?;
-            list_chunks(&self.block, block, each)?;
-        }
-        Ok(())
+        list_blocks(&mut *self.store, &mut self.block, each)
     }
 
     /// Every live entry is found by its name, and the free space of every chunk is right.

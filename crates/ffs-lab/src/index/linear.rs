@@ -134,11 +134,7 @@ impl Index for Linear {
     }
 
     fn list(&mut self, each: &mut dyn FnMut(&[u8], u32)) -> Result<()> {
-        for block in 0..self.store.blocks() {
-            read_block(&mut *self.store, block, &mut self.block)?;
-            list_chunks(&self.block, block, each)?;
-        }
-        Ok(())
+        list_blocks(&mut *self.store, &mut self.block, each)
     }
 
     fn check(&mut self) -> Result<()> {
@@ -158,20 +154,23 @@ impl Index for Linear {
     }
 }
 
-/// Lists the entries of a block of chunks.
-pub(super) fn list_chunks(
-    bytes: &[u8],
-    block: u32,
+/// Lists the entries of all blocks of chunks. Each block is read into `buf`.
+pub(super) fn list_blocks(
+    store: &mut dyn Store,
+    buf: &mut Vec<u8>,
     each: &mut dyn FnMut(&[u8], u32),
 ) -> Result<()> {
-    for unit in bytes.chunks(CHUNK) {
-        let listed = RECORDS.each(unit, |record| {
-            if record.ino != 0 {
-                each(record.name, record.ino);
-            }
-            true
-        });
-        listed.map_err(|why| bad(block, why))?;
+    for block in 0..store.blocks() {
+        read_block(store, block, buf)?;
+        for unit in buf.chunks(CHUNK) {
+            let listed = RECORDS.each(unit, |record| {
+                if record.ino != 0 {
+                    each(record.name, record.ino);
+                }
+                true
+            });
+            listed.map_err(|why| bad(block, why))?;
+        }
     }
     Ok(())
 }

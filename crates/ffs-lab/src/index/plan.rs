@@ -40,9 +40,9 @@ impl NameOrder {
 pub enum Extent {
     /// Directories up to 5000 files: seconds.
     Quick,
-    /// Up to 100,000 files: a minute or two.
+    /// Up to 100,000 files: half a minute.
     Usual,
-    /// Up to 2,000,000 files, and every order: an hour.
+    /// Up to 2,000,000 files, and every order.
     Full,
 }
 

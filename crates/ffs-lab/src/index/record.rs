@@ -12,7 +12,7 @@
 
 use ffs_ondisk::dir::{MAXNAMLEN, name_ok};
 
-use super::bytes::{get16, get32, put16, put32};
+use super::bytes::{get, put};
 use super::error::{IndexError, Result};
 use crate::machine::SearchWork;
 
@@ -75,7 +75,7 @@ impl Records {
     /// The record at `off`, or the rule that it breaks.
     fn read(self, unit: &[u8], off: usize) -> std::result::Result<Record<'_>, &'static str> {
         let head = unit.get(off..off + HEADER).ok_or("a record within its unit")?;
-        let (ino, len) = (get32(head, 0), usize::from(get16(head, 4)));
+        let (ino, len) = (get::<u32>(head, 0), usize::from(get::<u16>(head, 4)));
         if len < HEADER || len % 4 != 0 || off + len > unit.len() {
             return Err("a record length that is a multiple of 4 within its unit");
         }
@@ -188,7 +188,7 @@ impl Records {
         })?;
         let Some((off, used, len)) = place else { return Ok(None) };
         if used > 0 {
-            put16(unit, off + 4, used as u16);
+            put::<u16>(unit, off + 4, used as u16);
         }
         self.write(unit, off + used, len - used, (name, ino));
         Ok(Some(off + used))
@@ -196,8 +196,8 @@ impl Records {
 
     /// Writes a record of `len` bytes.
     pub(super) fn write(self, unit: &mut [u8], off: usize, len: usize, (name, ino): (&[u8], u32)) {
-        put32(unit, off, ino);
-        put16(unit, off + 4, len as u16);
+        put::<u32>(unit, off, ino);
+        put::<u16>(unit, off + 4, len as u16);
         let (at, kind, type_at) = match self {
             Records::Ufs => (7, UFS_REGULAR, 6),
             Records::Ext2 => (6, EXT2_REGULAR, 7),
@@ -217,13 +217,13 @@ impl Records {
 
     /// Removes an entry: its bytes go to the record before it.
     pub(super) fn remove(self, unit: &mut [u8], place: &Place) {
-        let len = get16(unit, place.off + 4);
+        let len = get::<u16>(unit, place.off + 4);
         match place.before {
             Some(before) => {
-                let sum = get16(unit, before + 4).saturating_add(len);
-                put16(unit, before + 4, sum);
+                let sum = get::<u16>(unit, before + 4).saturating_add(len);
+                put::<u16>(unit, before + 4, sum);
             }
-            None => put32(unit, place.off, 0),
+            None => put::<u32>(unit, place.off, 0),
         }
     }
 

@@ -8,11 +8,6 @@
 //! | `miss` | the attributes of missing names, as many |
 //! | `delete` | a file; the sync at the end counts |
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Sender};
-
 use serde::Serialize;
 
 use super::crash::{self, CrashRow};
@@ -20,6 +15,7 @@ use super::layer::Layer;
 use super::plan::{Extent, IndexRequest, Job, NameOrder};
 use crate::error::{LabError, Result};
 use crate::machine::MachineCounters;
+use crate::pool::{self, Progress};
 use crate::shuffle::{Purpose, shuffled};
 use crate::watch::Watch;
 
@@ -99,40 +95,10 @@ impl IndexRequest {
         // The largest first, so that no thread begins a long job at the end.
         let mut order: Vec<usize> = (0..jobs.len()).collect();
         order.sort_by_key(|at| std::cmp::Reverse(jobs[*at].operations()));
-        let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let found: Mutex<Vec<(usize, Result<Vec<IndexRow>>)>> = Mutex::new(Vec::new());
-        let (sender, receiver) = mpsc::channel();
-        std::thread::scope(|scope| {
-            for _ in 0..self.jobs.clamp(1, jobs.len().max(1)) {
-                let sender = sender.clone();
-                scope.spawn(|| {
-                    let sender = sender;
-                    while let Some(at) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        if stop.load(Ordering::Relaxed) {
-                            break;
-                        }
-                        let rows = run_job(&jobs[*at], self.seed, &sender, &stop);
-                        found.lock().unwrap_or_else(PoisonError::into_inner).push((*at, rows));
-                    }
-                });
-            }
-            drop(sender);
-            while let Ok((count, words)) = receiver.recv() {
-                watch.step(&words);
-                if !watch.done(count) {
-                    stop.store(true, Ordering::Relaxed);
-                }
-            }
-        });
-        if stop.load(Ordering::Relaxed) {
-            return Err(LabError::Interrupted);
-        }
-        let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-        found.sort_by_key(|(at, _)| *at);
-        let mut rows = Vec::new();
-        for (_, result) in found {
-            rows.extend(result?);
-        }
+        let found = pool::run(&order, self.jobs, watch, |at, progress| {
+            run_job(&jobs[at], self.seed, progress)
+        })?;
+        let rows = found.into_iter().flatten().collect();
         Ok(IndexResults { rows, crash: self.crash_states()? })
     }
 
@@ -149,18 +115,9 @@ impl IndexRequest {
     }
 }
 
-fn run_job(
-    job: &Job,
-    seed: u64,
-    progress: &Sender<(u64, String)>,
-    stop: &AtomicBool,
-) -> Result<Vec<IndexRow>> {
+fn run_job(job: &Job, seed: u64, progress: &Progress<'_>) -> Result<Vec<IndexRow>> {
     let words = format!("{} {} files", job.kind.name(), job.files);
-    let mut tick = |count| {
-        // The receiver lives until all jobs ended.
-        let _ = progress.send((count, words.clone()));
-        !stop.load(Ordering::Relaxed)
-    };
+    let mut tick = |count| progress.done(count, &words);
     let files = u64::from(job.files) * u64::from(job.directories);
     let layer = Layer::new(job.kind, seed, (job.directories, files))?;
     let rows = Vec::new();

@@ -94,18 +94,38 @@ pub(super) fn run(args: Args) -> Outcome {
         rounds: args.rounds,
         options: PhaseOptions { sync: args.sync, cold: args.cold },
     };
-    let mut bar = Bar::new(request.operations());
-    let found = request.run(&context(request.seed), &mut bar)?;
-    drop(bar);
+    let found = measure(&request)?;
     let mut out = output::stdout();
-    if args.json {
+    let printed = args.original && original(&mut out, &request, &found)?;
+    out.flush()?;
+    if !printed {
+        print(&words, &request, &found, args.json)?;
+    }
+    Ok(0)
+}
+
+/// Runs the comparison, with a progress bar.
+pub(super) fn measure(request: &WorkloadRequest<'_>) -> Result<WorkloadComparison, Failure> {
+    let mut bar = Bar::new(request.operations());
+    Ok(request.run(&context(request.seed), &mut bar)?)
+}
+
+/// Prints the results under `title`, or as JSON.
+pub(super) fn print(
+    title: &str,
+    request: &WorkloadRequest<'_>,
+    found: &WorkloadComparison,
+    json: bool,
+) -> Result<(), Failure> {
+    let mut out = output::stdout();
+    if json {
         found.rows.iter().try_for_each(|row| output::json_line(&mut out, row))?;
         found.notes.iter().for_each(output::note);
-    } else if !args.original || !original(&mut out, &request, &found)? {
-        tables(&mut out, &words, &request, &found)?;
+    } else {
+        tables(&mut out, title, request, found)?;
     }
     out.flush()?;
-    Ok(0)
+    Ok(())
 }
 
 /// The original programs' own forms; false if there is none.
@@ -125,7 +145,7 @@ fn original(
 }
 
 /// Prints the table and what a reader of it needs.
-pub(super) fn tables(
+fn tables(
     out: &mut impl Write,
     words: &str,
     request: &WorkloadRequest,

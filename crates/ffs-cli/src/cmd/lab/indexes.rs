@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ffs_lab::index::{Extent, IndexKind, IndexRequest, IndexResults, real_times};
 
 use super::Bar;
@@ -27,14 +27,13 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
-    /// Directories of up to 2,000,000 files, and deletion in other orders than creation; takes an
-    /// hour
+    /// Directories of up to 2,000,000 files, and deletion in other orders than creation; takes long
     #[arg(long)]
     full: bool,
 
     /// Only this index; may be given several times
-    #[arg(long, value_enum, value_name = "INDEX")]
-    index: Vec<KindArg>,
+    #[arg(long, value_parser = kinds(), value_name = "INDEX")]
+    index: Vec<IndexKind>,
 
     /// Files in a directory, instead of the usual sizes; may be given several times
     #[arg(short, value_name = "N",
@@ -62,31 +61,17 @@ pub(super) struct Args {
     json: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum KindArg {
-    Linear,
-    Dirhash,
-    Chunk,
-    Htree,
-    Btree,
-    Control,
-}
-
-impl From<KindArg> for IndexKind {
-    fn from(arg: KindArg) -> IndexKind {
-        match arg {
-            KindArg::Linear => IndexKind::Linear,
-            KindArg::Dirhash => IndexKind::Dirhash,
-            KindArg::Chunk => IndexKind::Chunk,
-            KindArg::Htree => IndexKind::Htree,
-            KindArg::Btree => IndexKind::Btree,
-            KindArg::Control => IndexKind::Control,
-        }
-    }
+/// Reads an index by its name.
+fn kinds() -> impl TypedValueParser<Value = IndexKind> {
+    let names = IndexKind::ALL.map(IndexKind::name);
+    PossibleValuesParser::new(names).try_map(|name| {
+        let kind = IndexKind::ALL.into_iter().find(|kind| kind.name() == name);
+        kind.ok_or("no such index")
+    })
 }
 
 pub(super) fn run(args: Args) -> Outcome {
-    let mut kinds: Vec<IndexKind> = args.index.into_iter().map(IndexKind::from).collect();
+    let mut kinds = args.index;
     if kinds.is_empty() {
         kinds = IndexKind::ALL.to_vec();
     }

@@ -1,6 +1,5 @@
 //! `ffs lab replay`.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
@@ -10,9 +9,8 @@ use ffs_lab::trace::{self, ReadOptions};
 use ffs_lab::workload::{PhaseOptions, TREE_DIFFERS, of_program};
 use ffs_lab::{LabError, TargetSpec};
 
-use super::{Bar, compare, context};
+use super::compare;
 use crate::fail::{Failure, Outcome};
-use crate::output;
 
 /// The recorded calls of a program, on one or several targets
 ///
@@ -107,17 +105,8 @@ pub(super) fn run(args: &Args) -> Outcome {
         rounds: args.rounds,
         options: PhaseOptions { sync: args.sync, cold: args.cold },
     };
-    let mut bar = Bar::new(request.operations());
-    let found = request.run(&context(request.seed), &mut bar)?;
-    drop(bar);
-    let mut out = output::stdout();
-    if args.json {
-        found.rows.iter().try_for_each(|row| output::json_line(&mut out, row))?;
-        found.notes.iter().for_each(output::note);
-    } else {
-        compare::tables(&mut out, &title, &request, &found)?;
-    }
-    out.flush()?;
+    let found = compare::measure(&request)?;
+    compare::print(&title, &request, &found, args.json)?;
     if found.notes.iter().any(|note| note.contains(TREE_DIFFERS)) {
         return Err(Failure::plain("a target has another tree than the program left"));
     }

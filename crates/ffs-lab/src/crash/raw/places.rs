@@ -30,6 +30,17 @@ pub(crate) enum Use {
     Leaked,
 }
 
+impl Use {
+    /// The use of the content of an inode with this mode.
+    pub(crate) fn of_mode(mode: u16) -> Use {
+        match mode >> 12 {
+            DIRECTORY => Use::Directory,
+            REGULAR => Use::File,
+            _ => Use::Other,
+        }
+    }
+}
+
 /// The constants of a volume that a drawing needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
@@ -87,11 +98,7 @@ impl Checker {
             uses.push((found, owner));
         }
         for inode in self.inodes_in_use() {
-            let kind = match inode.mode >> 12 {
-                DIRECTORY => Use::Directory,
-                REGULAR => Use::File,
-                _ => Use::Other,
-            };
+            let kind = Use::of_mode(inode.mode);
             for run in self.found.tree.runs_of(inode.runs) {
                 let frags = v.fragments_of(run.lbn, inode.size);
                 fill(&mut uses, run.at..run.at.saturating_add(frags), (kind, inode.ino));

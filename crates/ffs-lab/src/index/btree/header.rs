@@ -5,7 +5,7 @@
 //!    is made.
 //! 2. A slot has the bytes of the largest free piece in its data block, as far as 16 bits hold it.
 
-use super::super::bytes::{get16, get32, put16, put32};
+use super::super::bytes::{get, put};
 use super::super::error::{IndexError, Result};
 use super::super::store::{read_block, write_changes};
 use super::{Btree, RECORDS, bad};
@@ -33,8 +33,8 @@ impl Header {
     /// The header of an empty directory, whose root is block 1.
     pub(super) fn new(size: usize) -> Header {
         let mut bytes = vec![0; size];
-        put32(&mut bytes, 0, MAGIC);
-        put32(&mut bytes, ROOT, 1);
+        put::<u32>(&mut bytes, 0, MAGIC);
+        put::<u32>(&mut bytes, ROOT, 1);
         Header { bytes }
     }
 
@@ -46,7 +46,7 @@ impl Header {
         let header = Header { bytes };
         let wrong =
             |found: u32, expected| Err(IndexError::damaged("directory header", 0, found, expected));
-        let magic = get32(&header.bytes, 0);
+        let magic = get::<u32>(&header.bytes, 0);
         if magic != MAGIC {
             return wrong(magic, "the magic of the laboratory's B+tree");
         }
@@ -68,24 +68,24 @@ impl Header {
     }
 
     pub(super) fn root(&self) -> u32 {
-        get32(&self.bytes, ROOT)
+        get::<u32>(&self.bytes, ROOT)
     }
 
     /// Levels of nodes above the leaves.
     pub(super) fn height(&self) -> u32 {
-        get32(&self.bytes, HEIGHT)
+        get::<u32>(&self.bytes, HEIGHT)
     }
 
     fn data(&self) -> u32 {
-        get32(&self.bytes, DATA)
+        get::<u32>(&self.bytes, DATA)
     }
 
     fn maps(&self) -> u32 {
-        get32(&self.bytes, MAPS)
+        get::<u32>(&self.bytes, MAPS)
     }
 
     fn map(&self, at: usize) -> u32 {
-        get32(&self.bytes, FIRST_MAP + at * 4)
+        get::<u32>(&self.bytes, FIRST_MAP + at * 4)
     }
 
     fn limit(&self) -> usize {
@@ -106,8 +106,8 @@ impl Btree {
     /// Sets the root and its height.
     pub(super) fn set_root(&mut self, root: u32, height: u32) -> Result<()> {
         let old = self.header.bytes.clone();
-        put32(&mut self.header.bytes, ROOT, root);
-        put32(&mut self.header.bytes, HEIGHT, height);
+        put::<u32>(&mut self.header.bytes, ROOT, root);
+        put::<u32>(&mut self.header.bytes, HEIGHT, height);
         self.write_header(&old)
     }
 
@@ -119,7 +119,7 @@ impl Btree {
     fn read_map(&mut self, map: usize) -> Result<(u32, Vec<u8>)> {
         let (block, mut bytes) = (self.header.map(map), Vec::new());
         read_block(&mut *self.store, block, &mut bytes)?;
-        let magic = get32(&bytes, 0);
+        let magic = get::<u32>(&bytes, 0);
         if magic != MAP_MAGIC {
             return Err(IndexError::damaged("free-space map", block, magic, "the map's magic"));
         }
@@ -130,7 +130,7 @@ impl Btree {
     pub(super) fn data_block(&mut self, slot: usize) -> Result<u32> {
         let per_map = self.header.slots_of_map();
         let (map, bytes) = self.read_map(slot / per_map)?;
-        let block = get32(&bytes, SLOTS + slot % per_map * SLOT);
+        let block = get::<u32>(&bytes, SLOTS + slot % per_map * SLOT);
         if block == 0 || block >= self.store.blocks() {
             let expected = "a data block within the directory";
             return Err(IndexError::damaged("free-space map", map, block, expected));
@@ -149,7 +149,7 @@ impl Btree {
             self.work.references += 1;
             while slot < end {
                 let at = SLOTS + slot % per_map * SLOT;
-                let space = usize::from(get16(&bytes, at + 4));
+                let space = usize::from(get::<u16>(&bytes, at + 4));
                 self.work.records += 1;
                 if space >= RECORDS.need(1) && hint.is_none() {
                     hint = Some(slot);
@@ -175,18 +175,18 @@ impl Btree {
                 return Err(IndexError::Full("the header has no space for another map"));
             }
             let mut bytes = vec![0; self.store.block_size()];
-            put32(&mut bytes, 0, MAP_MAGIC);
-            put32(&mut bytes, SLOTS, block);
+            put::<u32>(&mut bytes, 0, MAP_MAGIC);
+            put::<u32>(&mut bytes, SLOTS, block);
             let at = self.store.append(&bytes)?;
-            put32(&mut self.header.bytes, FIRST_MAP + map * 4, at);
-            put32(&mut self.header.bytes, MAPS, map as u32 + 1);
+            put::<u32>(&mut self.header.bytes, FIRST_MAP + map * 4, at);
+            put::<u32>(&mut self.header.bytes, MAPS, map as u32 + 1);
         } else {
             let (at, mut bytes) = self.read_map(map)?;
             let was = bytes.clone();
-            put32(&mut bytes, SLOTS + within * SLOT, block);
+            put::<u32>(&mut bytes, SLOTS + within * SLOT, block);
             write_changes(&mut *self.store, at, &was, &bytes)?;
         }
-        put32(&mut self.header.bytes, DATA, slot as u32 + 1);
+        put::<u32>(&mut self.header.bytes, DATA, slot as u32 + 1);
         self.write_header(&old)
     }
 
@@ -207,13 +207,13 @@ impl Btree {
         while first < end {
             let middle = first + (end - first) / 2;
             self.work.records += 1;
-            if get32(&bytes, SLOTS + middle * SLOT) < block {
+            if get::<u32>(&bytes, SLOTS + middle * SLOT) < block {
                 first = middle + 1
             } else {
                 end = middle
             }
         }
-        if first >= slots || get32(&bytes, SLOTS + first * SLOT) != block {
+        if first >= slots || get::<u32>(&bytes, SLOTS + first * SLOT) != block {
             return Err(bad(block, "a slot of the map"));
         }
         Ok((low * per_map + first, at, bytes))
@@ -226,7 +226,7 @@ impl Btree {
         let was = bytes.clone();
         let place = SLOTS + slot % per_map * SLOT + 4;
         let space = u16::try_from(most).unwrap_or(u16::MAX);
-        put16(&mut bytes, place, space);
+        put::<u16>(&mut bytes, place, space);
         if most >= RECORDS.need(1) {
             self.hint = self.hint.min(slot);
         }
@@ -242,7 +242,7 @@ impl Btree {
             let (most, _) = RECORDS.free_bytes(&bytes).map_err(|why| bad(block, why))?;
             let (_, map, slots) = self.slot_of(block)?;
             let at = SLOTS + slot % self.header.slots_of_map() * SLOT + 4;
-            let space = get16(&slots, at);
+            let space = get::<u16>(&slots, at);
             if usize::from(space) != most {
                 let expected = "the largest free piece of the data block";
                 return Err(IndexError::damaged("free-space map", map, space, expected));

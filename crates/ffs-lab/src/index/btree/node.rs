@@ -3,7 +3,7 @@
 //! A leaf has keys of 8 bytes. An inner node has a key of 8 bytes and a child of 4 bytes for each
 //! child; the key of the first child counts as 0.
 
-use super::super::bytes::{get16, get32, get64, put16, put32, put64};
+use super::super::bytes::{get, put};
 use super::super::error::{IndexError, Result};
 use crate::machine::SearchWork;
 
@@ -24,8 +24,8 @@ impl Node {
     /// A node with these keys and children. A leaf is at level 0, and its children are ignored.
     pub(super) fn new(size: usize, level: u16, all: &[(u64, u32)]) -> Node {
         let mut node = Node { bytes: vec![0; size] };
-        put32(&mut node.bytes, 0, MAGIC);
-        put16(&mut node.bytes, LEVEL, level);
+        put::<u32>(&mut node.bytes, 0, MAGIC);
+        put::<u16>(&mut node.bytes, LEVEL, level);
         node.set_all(all);
         node
     }
@@ -38,7 +38,7 @@ impl Node {
         let node = Node { bytes };
         let wrong =
             |what, found: u64, expected| Err(IndexError::damaged(what, block, found, expected));
-        let (magic, stored) = (get32(&node.bytes, 0), get16(&node.bytes, LEVEL));
+        let (magic, stored) = (get::<u32>(&node.bytes, 0), get::<u16>(&node.bytes, LEVEL));
         if magic != MAGIC {
             return wrong("index node", magic.into(), "the magic of a node");
         }
@@ -61,7 +61,7 @@ impl Node {
     }
 
     fn is_leaf(&self) -> bool {
-        get16(&self.bytes, LEVEL) == 0
+        get::<u16>(&self.bytes, LEVEL) == 0
     }
 
     fn entry(&self) -> usize {
@@ -73,23 +73,23 @@ impl Node {
     }
 
     pub(super) fn count(&self) -> usize {
-        usize::from(get16(&self.bytes, COUNT))
+        usize::from(get::<u16>(&self.bytes, COUNT))
     }
 
     pub(super) fn right(&self) -> u32 {
-        get32(&self.bytes, RIGHT)
+        get::<u32>(&self.bytes, RIGHT)
     }
 
     pub(super) fn set_right(&mut self, block: u32) {
-        put32(&mut self.bytes, RIGHT, block);
+        put::<u32>(&mut self.bytes, RIGHT, block);
     }
 
     pub(super) fn key(&self, at: usize) -> u64 {
-        get64(&self.bytes, KEYS + at * self.entry())
+        get::<u64>(&self.bytes, KEYS + at * self.entry())
     }
 
     pub(super) fn child(&self, at: usize) -> u32 {
-        if self.is_leaf() { 0 } else { get32(&self.bytes, KEYS + at * self.entry() + 8) }
+        if self.is_leaf() { 0 } else { get::<u32>(&self.bytes, KEYS + at * self.entry() + 8) }
     }
 
     pub(super) fn entries(&self, from: usize) -> Vec<(u64, u32)> {
@@ -98,9 +98,9 @@ impl Node {
 
     fn set(&mut self, at: usize, (key, child): (u64, u32)) {
         let (place, leaf) = (KEYS + at * self.entry(), self.is_leaf());
-        put64(&mut self.bytes, place, key);
+        put::<u64>(&mut self.bytes, place, key);
         if !leaf {
-            put32(&mut self.bytes, place + 8, child);
+            put::<u32>(&mut self.bytes, place + 8, child);
         }
     }
 
@@ -108,11 +108,11 @@ impl Node {
         for (at, entry) in all.iter().enumerate() {
             self.set(at, *entry);
         }
-        put16(&mut self.bytes, COUNT, all.len() as u16);
+        put::<u16>(&mut self.bytes, COUNT, all.len() as u16);
     }
 
     pub(super) fn truncate(&mut self, count: usize) {
-        put16(&mut self.bytes, COUNT, count as u16);
+        put::<u16>(&mut self.bytes, COUNT, count as u16);
     }
 
     /// Inserts an entry at `at`. The node is not full.
@@ -122,7 +122,7 @@ impl Node {
         self.bytes.copy_within(from..end, from + wide);
         work.moved += (end - from) as u64;
         self.set(at, entry);
-        put16(&mut self.bytes, COUNT, count as u16 + 1);
+        put::<u16>(&mut self.bytes, COUNT, count as u16 + 1);
     }
 
     pub(super) fn remove(&mut self, at: usize, work: &mut SearchWork) {
@@ -130,7 +130,7 @@ impl Node {
         let (from, end) = (KEYS + (at + 1) * wide, KEYS + count * wide);
         self.bytes.copy_within(from..end, from - wide);
         work.moved += (end - from) as u64;
-        put16(&mut self.bytes, COUNT, count as u16 - 1);
+        put::<u16>(&mut self.bytes, COUNT, count as u16 - 1);
     }
 
     /// The number of keys below `key`, by binary search; of an inner node without its first.

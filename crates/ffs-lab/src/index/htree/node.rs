@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. A node that was read has 1 to `limit` entries, and `limit` is that of its block.
 
-use super::super::bytes::{get16, get32, put16, put32};
+use super::super::bytes::{get, put};
 use super::super::error::{IndexError, Result};
 use super::super::hash::HashVersion;
 use super::{DOTS, LEVELS};
@@ -29,22 +29,22 @@ pub(super) struct Node {
 /// Writes `.` and `..`, which the laboratory's directories name 0 as their inode 2.
 pub(super) fn write_dots(block: &mut [u8]) {
     let rest = block.len() - DOTS;
-    put32(block, 0, 2);
-    put16(block, 4, 12);
-    put16(block, 6, 1 | 2 << 8);
+    put::<u32>(block, 0, 2);
+    put::<u16>(block, 4, 12);
+    put::<u16>(block, 6, 1 | 2 << 8);
     block[8] = b'.';
-    put32(block, 12, 2);
-    put16(block, 16, 12);
-    put16(block, 18, 2 | 2 << 8);
+    put::<u32>(block, 12, 2);
+    put::<u16>(block, 16, 12);
+    put::<u16>(block, 18, 2 | 2 << 8);
     block[20..22].copy_from_slice(b"..");
     // One free record for the names of a directory of one block.
-    put32(block, DOTS, 0);
-    put16(block, DOTS + 4, rest as u16);
+    put::<u32>(block, DOTS, 0);
+    put::<u16>(block, DOTS + 4, rest as u16);
 }
 
 /// Whether `..` covers the rest of a block of `size` bytes, as in a root.
 pub(super) fn is_root(dots: &[u8], size: usize) -> bool {
-    usize::from(get16(dots, 16)) == size - 12
+    usize::from(get::<u16>(dots, 16)) == size - 12
 }
 
 impl Node {
@@ -74,11 +74,11 @@ impl Node {
             if usize::from(byte(INDIRECT_LEVELS)) >= LEVELS {
                 return wrong("levels", byte(INDIRECT_LEVELS).into(), "at most 1");
             }
-        } else if get32(&bytes, 0) != 0 || usize::from(get16(&bytes, 4)) != bytes.len() {
-            return wrong("index node", get16(&bytes, 4).into(), "a free record of a block");
+        } else if get::<u32>(&bytes, 0) != 0 || usize::from(get::<u16>(&bytes, 4)) != bytes.len() {
+            return wrong("index node", get::<u16>(&bytes, 4).into(), "a free record of a block");
         }
         let node = Node { bytes, base };
-        let limit = usize::from(get16(&node.bytes, base));
+        let limit = usize::from(get::<u16>(&node.bytes, base));
         if limit != node.limit() {
             return wrong("limit of a node", limit, "the entries that fit the block");
         }
@@ -101,7 +101,7 @@ impl Node {
             Some((hash, levels)) => {
                 write_dots(&mut bytes);
                 // `..` covers the rest of the block, which looks empty to a linear search.
-                put16(&mut bytes, 16, (size - 12) as u16);
+                put::<u16>(&mut bytes, 16, (size - 12) as u16);
                 bytes[24..32].fill(0);
                 bytes[VERSION] = hash as u8;
                 bytes[INFO_LENGTH] = 8;
@@ -109,13 +109,13 @@ impl Node {
                 ROOT_ENTRIES
             }
             None => {
-                put16(&mut bytes, 4, size as u16);
+                put::<u16>(&mut bytes, 4, size as u16);
                 INNER_ENTRIES
             }
         };
         let mut node = Node { bytes, base };
         let limit = node.limit() as u16;
-        put16(&mut node.bytes, base, limit);
+        put::<u16>(&mut node.bytes, base, limit);
         node.set_all(all);
         node
     }
@@ -131,16 +131,16 @@ impl Node {
     }
 
     pub(super) fn count(&self) -> usize {
-        usize::from(get16(&self.bytes, self.base + 2))
+        usize::from(get::<u16>(&self.bytes, self.base + 2))
     }
 
     /// The hash of an entry; that of the first is 0.
     pub(super) fn hash(&self, at: usize) -> u32 {
-        if at == 0 { 0 } else { get32(&self.bytes, self.base + at * ENTRY) }
+        if at == 0 { 0 } else { get::<u32>(&self.bytes, self.base + at * ENTRY) }
     }
 
     pub(super) fn child(&self, at: usize) -> u32 {
-        get32(&self.bytes, self.base + at * ENTRY + 4)
+        get::<u32>(&self.bytes, self.base + at * ENTRY + 4)
     }
 
     /// The entries from `from` on.
@@ -150,9 +150,9 @@ impl Node {
 
     fn set(&mut self, at: usize, (hash, block): (u32, u32)) {
         if at > 0 {
-            put32(&mut self.bytes, self.base + at * ENTRY, hash);
+            put::<u32>(&mut self.bytes, self.base + at * ENTRY, hash);
         }
-        put32(&mut self.bytes, self.base + at * ENTRY + 4, block);
+        put::<u32>(&mut self.bytes, self.base + at * ENTRY + 4, block);
     }
 
     /// Replaces all entries.
@@ -160,12 +160,12 @@ impl Node {
         for (at, entry) in all.iter().enumerate() {
             self.set(at, *entry);
         }
-        put16(&mut self.bytes, self.base + 2, all.len() as u16);
+        put::<u16>(&mut self.bytes, self.base + 2, all.len() as u16);
     }
 
     /// Keeps the first `count` entries.
     pub(super) fn truncate(&mut self, count: usize) {
-        put16(&mut self.bytes, self.base + 2, count as u16);
+        put::<u16>(&mut self.bytes, self.base + 2, count as u16);
     }
 
     /// Adds an entry behind entry `at`. The node is not full.
@@ -176,7 +176,7 @@ impl Node {
         self.bytes.copy_within(from..end, from + ENTRY);
         work.moved += (end - from) as u64;
         self.set(at + 1, entry);
-        put16(&mut self.bytes, self.base + 2, count as u16 + 1);
+        put::<u16>(&mut self.bytes, self.base + 2, count as u16 + 1);
     }
 
     /// The last entry whose hash is not above `hash`, by binary search.
