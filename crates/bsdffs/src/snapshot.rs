@@ -20,6 +20,7 @@ use std::sync::Arc;
 use ffs_admin::{AdminError, Volume};
 use ffs_core::{Attr, Cred, Error, Ffs, FileFlags, FileType, Ino, Vnode};
 use ffs_device::{BlockDevice, DeviceError, Durability, Operation};
+use ffs_ondisk::geometry::DEV_BSIZE;
 use ffs_ondisk::snapshot::{SNAP_DIR, active, image_bytes, list_bytes};
 
 use crate::namei::join;
@@ -234,7 +235,7 @@ fn examine(volume: &dyn BlockDevice, fs: &Ffs, file: &Vnode) -> Result<Active, S
     let device = SnapshotDevice::open(volume, fs, file, &format!("inode {}", attr.ino));
     let device = device.map_err(|error| error.to_string())?;
     let inside = Volume::open(&device).map_err(|error| error.to_string())?;
-    let held = attr.blocks.saturating_mul(512);
+    let held = attr.blocks.saturating_mul(DEV_BSIZE);
     Ok(Active { made: inside.sb.f.time, held, image: device.len_bytes() })
 }
 

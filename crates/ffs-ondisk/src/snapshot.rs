@@ -19,7 +19,7 @@ use crate::superblock::Superblock;
 use crate::units::{FragNo, Ino, Lbn};
 
 mod upkeep;
-pub use upkeep::{IndirectBlocks, Listed, indirect_blocks, leaf_count, listed};
+pub use upkeep::{IndirectBlocks, ListedState, indirect_blocks, leaf_count, listed_state};
 
 /// The directory in the root in which programs make snapshots.
 pub const SNAP_DIR: &str = ".snap";

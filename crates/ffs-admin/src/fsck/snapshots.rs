@@ -69,7 +69,7 @@ impl Checker<'_> {
             return Ok(false);
         }
         let g = self.g;
-        let listed = snapshot::listed(&g, node.ino, &node.d, |at| {
+        let listed = snapshot::listed_state(&g, node.ino, &node.d, |at| {
             self.disk.read(at, g.bsize as usize).map_err(Ended::Stopped)
         });
         match listed {

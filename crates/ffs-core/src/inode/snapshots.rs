@@ -16,6 +16,7 @@ use crate::snapshot::Excluded;
 use ffs_ondisk::bmap::pointer;
 use ffs_ondisk::snapshot::is_snapshot;
 use ffs_ondisk::{FileFlags, Geometry, Lbn, Structure};
+use std::collections::BTreeSet;
 
 /// What is called with the runs of a file.
 struct Runs<F> {
@@ -188,9 +189,9 @@ impl InodeTable {
                 view.content_runs(&mut runs)?;
             }
         }
-        let unlinked = |ino| excluded.unlinked.iter().any(|(other, _)| *other == ino);
+        let unlinked: BTreeSet<_> = excluded.unlinked.iter().map(|(ino, _)| *ino).collect();
         let deltas = self.ump.ordering.nlink_deltas().into_iter();
-        excluded.links = deltas.filter(|(ino, _)| !unlinked(*ino)).collect();
+        excluded.links = deltas.filter(|(ino, _)| !unlinked.contains(ino)).collect();
         Ok(excluded)
     }
 

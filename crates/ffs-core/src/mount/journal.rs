@@ -102,12 +102,10 @@ impl Mount {
             info!(target: LOG, "the journal is kept");
         }
     }
-}
 
-impl Mount {
     /// Makes the journal unusable and stops keeping it, because a snapshot is made: a recovery
-    /// could not copy for it what it frees. The caller has stopped all operations and made
-    /// everything durable.
+    /// makes no copies of what it frees. The caller has stopped all operations and made everything
+    /// durable.
     ///
     /// # Errors
     /// The device's. The journal is still kept.
@@ -138,7 +136,7 @@ impl Mount {
         let (time, may) = (st.summaries.next_mount_time(now), st.summaries.may_keep_journal());
         let on = st.mounted_on.clone();
         drop(st);
-        let snapshots = !self.ump.snapshots.listed().is_empty();
+        let snapshots = !self.ump.snapshots.all().is_empty();
         let wanted = may && self.ump.ordering.wants_journal();
         self.journal_paused.store(wanted && snapshots, Relaxed);
         let journal = if wanted && !snapshots { self.prepare_journal(time)? } else { None };
@@ -153,13 +151,13 @@ impl Mount {
 }
 
 impl Ffs {
-    /// Keeps the journal again if the last snapshot is removed. The caller holds no lock.
+    /// Keeps the journal again once the last snapshot is removed. The caller holds no lock.
     ///
     /// # Errors
     /// As [`Ffs::sync`].
     pub(super) fn resume_journal(&self) -> Result<()> {
         let mp = &self.0;
-        // The records of a new journal do not name files that have lost their names before.
+        // A new journal has no records of files that lost their names before it began.
         let may = || {
             mp.journal_paused.load(Relaxed)
                 && !self.is_read_only()

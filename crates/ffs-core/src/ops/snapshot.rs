@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::inode::LockedInode;
 use crate::mount::{Ffs, Mount, SnapshotStats};
 use crate::types::NodeKind;
+use ffs_ondisk::geometry::DEV_BSIZE;
 use ffs_ondisk::snapshot::image_bytes;
 use ffs_ondisk::superblock::SBLOCKSIZE;
 use ffs_ondisk::{FileFlags, Ino, Superblock};
@@ -66,7 +67,7 @@ impl Ffs {
                 Ok(Ok(sb)) => sb.f.time,
                 _ => 0,
             };
-            let held = self.getattr(&file).blocks.saturating_mul(512);
+            let held = self.getattr(&file).blocks.saturating_mul(DEV_BSIZE);
             Some(SnapshotInfo { ino, made, held, image })
         };
         self.snapshots().into_iter().filter_map(info).collect()

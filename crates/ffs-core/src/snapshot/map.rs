@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use ffs_device::BlockDevice;
 use ffs_ondisk::bmap::{pointer, set_pointer};
 use ffs_ondisk::geometry::NDADDR;
-use ffs_ondisk::snapshot::{IndirectBlocks, Listed};
+use ffs_ondisk::snapshot::{IndirectBlocks, ListedState};
 use ffs_ondisk::{Dinode, FragNo, Geometry, Ino, Lbn, Place, Structure, snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -95,10 +95,10 @@ impl PointerMap {
         ino: Ino,
         d: &Dinode,
     ) -> Result<Option<PointerMap>> {
-        let listed = snapshot::listed(g, ino, d, |at| read_block(g, dev, at))?;
+        let listed = snapshot::listed_state(g, ino, d, |at| read_block(g, dev, at))?;
         Ok(match listed {
-            Listed::Complete(found) => Some(PointerMap::of(g, ino, d, found)),
-            Listed::Dropped => None,
+            ListedState::Complete(found) => Some(PointerMap::of(g, ino, d, found)),
+            ListedState::Dropped => None,
         })
     }
 

@@ -26,7 +26,7 @@ pub struct IndirectBlocks {
 
 /// What a read-write mount does with an inode that the superblock lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listed {
+pub enum ListedState {
     /// A complete snapshot, which the mount keeps up.
     Complete(IndirectBlocks),
     /// Not a snapshot, or one whose creation was interrupted: it leaves the list.
@@ -46,21 +46,21 @@ pub fn leaf_count(g: &Geometry, blocks: u64) -> u64 {
 /// [`Error::Corrupt`] if the snapshot is damaged, so that it cannot be kept up: its size is not
 /// that of a snapshot, an indirect block is missing or impossible, or a direct pointer is 0; those
 /// of `read`.
-pub fn listed<E: From<Error>>(
+pub fn listed_state<E: From<Error>>(
     g: &Geometry,
     ino: Ino,
     d: &Dinode,
     read: impl FnMut(FragNo) -> Result<Vec<u8>, E>,
-) -> Result<Listed, E> {
+) -> Result<ListedState, E> {
     let empty = d.size == 0 && d.db == [0; NDADDR] && d.ib == [0; NIADDR];
     if !is_snapshot(d) || empty || d.size == image_bytes(g) {
-        return Ok(Listed::Dropped);
+        return Ok(ListedState::Dropped);
     }
     let blocks = indirect_blocks(g, ino, d, read)?;
     if (0..image_blocks(g)).zip(&d.db).any(|(_, pointer)| *pointer == 0) {
         return Err(bad(ino, "direct pointers", "0".into(), "copies of all direct blocks").into());
     }
-    Ok(Listed::Complete(blocks))
+    Ok(ListedState::Complete(blocks))
 }
 
 /// The indirect blocks of snapshot `ino`, whose inode is `d`. `read` returns the block at an

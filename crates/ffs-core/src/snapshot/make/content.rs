@@ -67,32 +67,32 @@ impl Draft<'_> {
     /// In the image, inode `ino` is an empty file (`keep`) or free.
     pub(super) fn edit_inode(&mut self, ino: Ino, keep: bool) -> Result<()> {
         let g = *self.g();
-        let lbn = g.fragstoblks(g.ino_to_fsba(ino));
-        let off = g.ino_to_fsbo(ino);
-        self.copy_block(lbn, |bytes| {
-            let Some(place) = bytes.get_mut(off..) else { return };
-            let mut d = Dinode::decode(&g, place);
-            if keep {
-                d.flags.remove(FileFlags::SF_SNAPSHOT);
-                d.db = [0; NDADDR];
-                d.ib = [0; NIADDR];
-                d.size = 0;
-                d.blocks = d.ext_sectors(&g);
-            } else {
-                d = Dinode { generation: d.generation, ..Dinode::default() };
+        self.change_inode(ino, |d| {
+            if !keep {
+                *d = Dinode { generation: d.generation, ..Dinode::default() };
+                return;
             }
-            d.encode(&g, place);
+            d.flags.remove(FileFlags::SF_SNAPSHOT);
+            d.db = [0; NDADDR];
+            d.ib = [0; NIADDR];
+            d.size = 0;
+            d.blocks = d.ext_sectors(&g);
         })
     }
 
     /// In the image, inode `ino` has so many links less.
     pub(super) fn lower_links(&mut self, ino: Ino, links: u16) -> Result<()> {
+        self.change_inode(ino, |d| d.nlink = d.nlink.saturating_sub(links))
+    }
+
+    /// Changes inode `ino` in the image.
+    fn change_inode(&mut self, ino: Ino, change: impl FnOnce(&mut Dinode)) -> Result<()> {
         let g = *self.g();
         let off = g.ino_to_fsbo(ino);
         self.copy_block(g.fragstoblks(g.ino_to_fsba(ino)), |bytes| {
             let Some(place) = bytes.get_mut(off..) else { return };
             let mut d = Dinode::decode(&g, place);
-            d.nlink = d.nlink.saturating_sub(links);
+            change(&mut d);
             d.encode(&g, place);
         })
     }
