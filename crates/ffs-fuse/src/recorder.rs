@@ -131,9 +131,12 @@ impl<'a> CallArgs<'a> {
     /// listing. A request that is too short has failed already.
     fn of(opcode: u32, mut a: Args<'a>) -> Result<Option<CallArgs<'a>>, Errno> {
         Ok(Some(match opcode {
-            op::FORGET | op::BATCH_FORGET | op::OPENDIR | op::RELEASEDIR | op::DESTROY => {
-                return Ok(None);
-            }
+            op::FORGET
+            | op::BATCH_FORGET
+            | op::FLUSH
+            | op::OPENDIR
+            | op::RELEASEDIR
+            | op::DESTROY => return Ok(None),
             op::LOOKUP => CallArgs::Lookup(a.string()?),
             op::GETATTR | op::STATX => CallArgs::Getattr,
             op::SETATTR => CallArgs::setattr(a)?,
@@ -184,7 +187,7 @@ impl<'a> CallArgs<'a> {
                 CallArgs::List
             }
             op::SYNCFS => CallArgs::Sync,
-            // FLUSH and others, which the server does not implement.
+            // Others that the server does not implement.
             _ if op::name(opcode) == "?" => return Ok(None),
             _ => CallArgs::Other(op::name(opcode)),
         }))

@@ -92,7 +92,7 @@ pub fn mount_foreground(
     }
     let failed =
         |source| MountError::FileSystem { image: kernel::display(&source_of(request)), source };
-    let options = server_options(&request.options);
+    let options = server_options(request);
     let served = Server::new(fs.clone(), options).map_err(failed).and_then(|server| {
         let device = mount(request, &source, &mount_point, fs.is_read_only())?;
         let session = start_session(device, server, &mount_point, request)?;
@@ -158,14 +158,17 @@ fn open_volume(
     Ok((fs, opened.path, opened.notes))
 }
 
-fn server_options(o: &Options) -> ServerOptions {
+fn server_options(request: &MountRequest) -> ServerOptions {
+    let o = &request.options;
     ServerOptions {
         timeouts: o.timeouts(),
         default_permissions: o.default_permissions,
+        xattrs: o.xattrs,
         writeback: o.writeback,
         atime: o.core.atime,
         owner: rustix::process::geteuid().as_raw(),
         bgfsck: o.bgfsck,
+        recorded: request.recorder.is_some(),
     }
 }
 

@@ -149,7 +149,7 @@ pub(crate) fn attach(
         summaries: Summaries::new(found.sb, verdict == Verdict::Writable, policy.is_softdep()),
         unchecked,
         read_only_reason: if opts.read_only { None } else { refused },
-        may_write: writable,
+        may_write: writable && !dev.is_read_only(),
         last_sync: env.clock.now().secs,
         mounted_on: opts.mounted_on.clone(),
     };

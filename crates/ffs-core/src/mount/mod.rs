@@ -284,6 +284,12 @@ impl Ffs {
         Ok(())
     }
 
+    /// Whether [`Ffs::remount`] may make the volume read-write.
+    #[must_use]
+    pub fn may_write(&self) -> bool {
+        self.0.state().may_write
+    }
+
     /// Changes between read-only and read-write.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use crate::inode::{InodeData, LockedInode};
 use crate::linux_xattr::CAPABILITY;
 use crate::mount::Ffs;
 use crate::types::{Access, SetIdBits, XattrNamespace, XattrSet};
+use ffs_ondisk::geometry::Format;
 
 /// Longest name of an attribute, bytes.
 const MAX_NAME: usize = 255;
@@ -37,6 +38,12 @@ fn check_space(data: &InodeData, cred: &Cred, ns: XattrNamespace, want: Access) 
 }
 
 impl Ffs {
+    /// Whether files can have extended attributes: UFS2 only.
+    #[must_use]
+    pub fn xattrs(&self) -> bool {
+        self.geometry().format == Format::Ufs2
+    }
+
     /// The value of an attribute.
     ///
     /// # Errors

@@ -134,7 +134,10 @@ impl Server {
         let before = match self.fs.set_tunable(name, value) {
             Ok(before) => before,
             Err(e @ TunableError::Unknown { .. }) => {
-                return format!("error {e}; ffs sysctl MOUNT lists them");
+                return match self.requests.sysctl().find(|s| s.name == name) {
+                    Some(counter) => format!("error {}", TunableError::ReadOnly(counter.name)),
+                    None => format!("error {e}; ffs sysctl MOUNT lists them"),
+                };
             }
             Err(e) => return format!("error {e}"),
         };
@@ -146,7 +149,10 @@ impl Server {
     /// As many lines as fit into a message.
     fn list(&self, from: &str, line: impl Fn(&Sysctl) -> String) -> Result<String, Errno> {
         let from: usize = from.parse().map_err(|_| Errno::INVAL)?;
-        let (all, mut lines, mut next) = (self.fs.sysctl(), String::new(), 0);
+        let mut all = self.fs.sysctl();
+        all.extend(self.requests.sysctl());
+        all.sort_by_key(|s| s.name);
+        let (mut lines, mut next) = (String::new(), 0);
         for (i, entry) in all.iter().enumerate().skip(from) {
             let more = line(entry);
             if lines.len() + more.len() + 32 > MESSAGE {

@@ -23,6 +23,7 @@ mod ioctl;
 mod names;
 mod nodes;
 mod quota;
+mod requests;
 mod setattr;
 mod xattr;
 
@@ -30,6 +31,7 @@ use crate::checker::Checker;
 use crate::wire::{Args, Entry, Errno, Features, HandedOut, Reply, Request, Timeouts, op};
 use ffs_core::{Atime, Checks, Cred, Ffs, Vnode};
 use nodes::Nodes;
+use requests::RequestCounts;
 use std::sync::{Arc, OnceLock};
 
 pub(crate) use attr::inode_number;
@@ -42,6 +44,8 @@ pub(crate) struct ServerOptions {
     pub(crate) timeouts: Timeouts,
     /// The kernel checks permissions.
     pub(crate) default_permissions: bool,
+    /// Files have extended attributes.
+    pub(crate) xattrs: bool,
     /// The kernel caches writes, and times and sizes with them.
     pub(crate) writeback: bool,
     /// Which reads set access times.
@@ -50,6 +54,8 @@ pub(crate) struct ServerOptions {
     pub(crate) owner: u32,
     /// An unclean volume is checked in the background when it becomes read-write.
     pub(crate) bgfsck: bool,
+    /// Requests are recorded, also those that the server could do without.
+    pub(crate) recorded: bool,
 }
 
 /// A mounted volume, with the nodes that the kernel uses.
@@ -58,6 +64,13 @@ pub(crate) struct Server {
     nodes: Nodes,
     options: ServerOptions,
     acls: bool,
+    /// No file has extended attributes or access lists.
+    no_xattrs: bool,
+    /// The kernel opens files without a request.
+    no_open: bool,
+    /// The kernel opens directories without a request.
+    no_opendir: bool,
+    requests: RequestCounts,
     checker: OnceLock<Arc<Checker>>,
 }
 
@@ -69,7 +82,17 @@ impl Server {
     pub(crate) fn new(fs: Ffs, options: ServerOptions) -> ffs_core::Result<Server> {
         let root = fs.root()?;
         let acls = options.default_permissions && fs.acls();
-        Ok(Server { nodes: Nodes::new(root), acls, fs, options, checker: OnceLock::new() })
+        Ok(Server {
+            nodes: Nodes::new(root),
+            acls,
+            no_xattrs: false,
+            no_open: false,
+            no_opendir: false,
+            requests: RequestCounts::new(),
+            fs,
+            options,
+            checker: OnceLock::new(),
+        })
     }
 
     /// The mounted volume.
@@ -86,7 +109,6 @@ impl Server {
     /// The features to request from the kernel.
     pub(crate) fn features(&self) -> Features {
         let mut f = Features::ASYNC_READ
-            .with(Features::ATOMIC_O_TRUNC)
             .with(Features::EXPORT_SUPPORT)
             .with(Features::BIG_WRITES)
             .with(Features::HAS_IOCTL_DIR)
@@ -97,6 +119,12 @@ impl Server {
             .with(Features::MAX_PAGES)
             .with(Features::CACHE_SYMLINKS)
             .with(Features::HANDLE_KILLPRIV_V2);
+        // A truncation by the request to open needs that request.
+        let open = if self.needs_open() { Features::ATOMIC_O_TRUNC } else { Features::NO_OPEN };
+        f = f.with(open);
+        if !self.needs_opendir() {
+            f = f.with(Features::NO_OPENDIR);
+        }
         if self.options.writeback {
             f = f.with(Features::WRITEBACK_CACHE);
         }
@@ -106,9 +134,28 @@ impl Server {
         f
     }
 
+    /// Whether the server needs the requests to open files: it checks permissions and BSD's file
+    /// flags then, and learns of reads from the kernel's cache, which set access times.
+    fn needs_open(&self) -> bool {
+        self.options.recorded || !self.options.default_permissions || self.fs.may_write()
+    }
+
+    /// Whether the server needs the requests to open directories: it checks permissions then, and
+    /// learns of listings from the kernel's cache, which set access times.
+    fn needs_opendir(&self) -> bool {
+        self.needs_open()
+            && (self.options.recorded
+                || !self.options.default_permissions
+                || self.options.atime != Atime::Never)
+    }
+
     /// Records the features that the kernel granted.
     pub(crate) fn set_features(&mut self, f: Features) {
         self.acls &= f.has(Features::POSIX_ACL.with(Features::SETXATTR_EXT));
+        let xattrs = self.options.xattrs && self.fs.xattrs();
+        self.no_xattrs = !self.acls && !xattrs;
+        self.no_open = f.has(Features::NO_OPEN);
+        self.no_opendir = f.has(Features::NO_OPENDIR);
     }
 
     /// Drops every node, because the session has ended.
@@ -116,8 +163,10 @@ impl Server {
         self.nodes.clear();
     }
 
-    /// Serves a request. `Ok(false)`: the request takes no reply.
+    /// Serves a request. After `ENOSYS` the kernel sends no more of the kind, and none to release
+    /// what it did not open. `Ok(false)`: the request takes no reply.
     pub(crate) fn handle(&self, r: &Request<'_>, out: &mut Reply) -> Result<bool, Errno> {
+        self.requests.count(r.opcode);
         match r.opcode {
             op::LOOKUP => self.lookup(r, out),
             op::FORGET | op::BATCH_FORGET => {
@@ -137,6 +186,8 @@ impl Server {
             op::RMDIR => self.rmdir(r),
             op::RENAME | op::RENAME2 => self.rename(r),
             op::LINK => self.link(r, out),
+            op::OPEN if self.no_open => Err(Errno::NOSYS),
+            op::OPENDIR if self.no_opendir => Err(Errno::NOSYS),
             op::OPEN => self.open(r, out),
             op::OPENDIR => self.opendir(r, out),
             op::RELEASE | op::RELEASEDIR => Ok(()),
@@ -149,6 +200,7 @@ impl Server {
             op::READDIR => self.readdir(r, out, false),
             op::READDIRPLUS => self.readdir(r, out, true),
             op::STATFS => self.statfs(out),
+            op::GETXATTR | op::SETXATTR | op::REMOVEXATTR if self.no_xattrs => Err(Errno::NOSYS),
             op::GETXATTR => self.getxattr(r, out),
             op::SETXATTR => self.setxattr(r),
             op::LISTXATTR => self.listxattr(r, out),

@@ -46,6 +46,10 @@ pub(crate) mod op {
                     _ => "?",
                 }
             }
+
+            /// Every opcode of these, with the name of its counter.
+            pub(crate) const COUNTED: &[(u32, &str)] =
+                &[$(($code, concat!("vfs.fusefs.requests.", stringify!($name)))),*];
         };
     }
 
@@ -72,6 +76,7 @@ pub(crate) mod op {
         GETXATTR = 22,
         LISTXATTR = 23,
         REMOVEXATTR = 24,
+        FLUSH = 25,
         OPENDIR = 27,
         READDIR = 28,
         RELEASEDIR = 29,

@@ -91,6 +91,7 @@ fn refusals_reach_the_caller() {
     assert!(say("kern.nbuf", "").contains("expected"));
     assert!(say("vfs.ffs.reads", "0").contains("read-only"));
     assert!(say("vfs.numbufs", "0").contains("read-only"));
+    assert!(say("vfs.fusefs.requests.LOOKUP", "0").contains("read-only"));
     assert!(say("kern.nbof", "20").contains("did you mean 'kern.nbuf'"));
     assert!(say("", "").contains("unknown"));
     assert!(say("kern.nbuf", &"9".repeat(4000)).contains("expected"));

@@ -17,6 +17,7 @@ mod killed;
 mod life;
 mod names;
 mod quota;
+mod requests;
 #[path = "../common/served.rs"]
 mod served;
 mod sys;
@@ -59,7 +60,7 @@ fn run(arguments: &[OsString]) -> i32 {
         println!("skipped: all tests of mounts: {why}");
         return 0;
     }
-    let all: [&[Test]; 10] = [
+    let all: [&[Test]; 11] = [
         control::TESTS,
         life::TESTS,
         names::TESTS,
@@ -69,6 +70,7 @@ fn run(arguments: &[OsString]) -> i32 {
         handles::TESTS,
         durable::TESTS,
         quota::TESTS,
+        requests::TESTS,
         killed::TESTS,
     ];
     let mut failed = Vec::new();

@@ -30,6 +30,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "vfs.ffs.blocks_copied",
         ],
     ),
+    ("requests of the kernel", &["vfs.fusefs.requests."]),
     ("allocation and others", &[""]),
 ];
 

@@ -1,0 +1,56 @@
+//! Counters of requests by kind.
+//!
+//! **Purpose.** How many requests a program's call costs is a property of the protocol and of our
+//! replies. The counters show it, also in tests.
+
+use crate::wire::op;
+use ffs_core::{Nature, Sysctl};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Above every opcode.
+const OPCODES: usize = 64;
+
+/// The number of requests of each kind since the mount.
+pub(super) struct RequestCounts([AtomicU64; OPCODES]);
+
+impl RequestCounts {
+    pub(super) fn new() -> RequestCounts {
+        RequestCounts([const { AtomicU64::new(0) }; OPCODES])
+    }
+
+    /// Counts a request. An opcode above the table is not counted.
+    pub(super) fn count(&self, opcode: u32) {
+        if let Some(n) = self.0.get(opcode as usize) {
+            n.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Every counter.
+    pub(super) fn sysctl(&self) -> impl Iterator<Item = Sysctl> + '_ {
+        op::COUNTED.iter().filter_map(|&(opcode, name)| {
+            let count = self.0.get(opcode as usize)?.load(Ordering::Relaxed);
+            Some(Sysctl {
+                name,
+                nature: Nature::Counter,
+                value: count.to_string(),
+                meaning: "Requests of this kind from the kernel.",
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_opcode_has_a_counter() {
+        let counts = RequestCounts::new();
+        for &(opcode, _) in op::COUNTED {
+            counts.count(opcode);
+        }
+        counts.count(u32::MAX);
+        assert!(counts.sysctl().all(|s| s.value == "1"));
+        assert_eq!(counts.sysctl().count(), op::COUNTED.len());
+    }
+}

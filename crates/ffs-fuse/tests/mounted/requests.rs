@@ -1,0 +1,169 @@
+//! The requests that calls of programs make: the table of `docs/performance.md`.
+
+use crate::Test;
+use crate::harness::{Image, errno};
+use ffs_fuse::Control;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("calls_make_the_requests_of_the_table", calls_make_the_requests_of_the_table),
+    ("without_access_times_directories_open_without_requests", without_access_times),
+    ("without_attributes_a_write_is_one_request", without_attributes),
+    ("a_read_only_mount_opens_without_requests", a_read_only_mount_opens_without_requests),
+];
+
+/// The requests that calls wait for, by kind. RELEASE, RELEASEDIR and FORGET are not among them.
+type Requests = BTreeMap<String, u64>;
+
+fn now(control: &Control) -> Requests {
+    let mut all = Requests::new();
+    for (name, value) in control.values().unwrap() {
+        let Some(kind) = name.strip_prefix("vfs.fusefs.requests.") else { continue };
+        if !matches!(kind, "RELEASE" | "RELEASEDIR" | "FORGET" | "BATCH_FORGET") {
+            all.insert(kind.to_owned(), value.parse().unwrap());
+        }
+    }
+    all
+}
+
+/// The requests since `before`, without those of reading the counters.
+fn since(control: &Control, before: &Requests) -> Requests {
+    let after = now(control);
+    let of_control = now(control);
+    let more = after.iter().map(|(kind, n)| {
+        let own = of_control[kind] - n;
+        (kind.clone(), n - before[kind] - own)
+    });
+    more.filter(|(_, n)| *n > 0).collect()
+}
+
+/// Asserts that `call` in `dir` makes these requests. After a change of a directory the next call
+/// in it makes one more, GETATTR, by which the kernel checks permissions. That one is made before.
+fn assert_requests(control: &Control, dir: &Path, call: impl FnOnce(), expected: &[(&str, u64)]) {
+    rustix::fs::stat(dir).unwrap();
+    let before = now(control);
+    call();
+    let expected: Requests = expected.iter().map(|(k, n)| ((*k).to_owned(), *n)).collect();
+    assert_eq!(since(control, &before), expected);
+}
+
+/// Opens, reads and closes, without calls of its own that a library adds.
+fn read(path: &Path) {
+    let file = rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).unwrap();
+    let mut content = [0; 16];
+    let n = rustix::io::read(&file, &mut content).unwrap();
+    assert_eq!(&content[..n], b"content");
+}
+
+fn write(path: &Path) {
+    let mut file = fs::File::options().write(true).create_new(true).open(path).unwrap();
+    file.write_all(b"content").unwrap();
+}
+
+/// Makes a directory of `names` files.
+fn with_files(image: &Image, names: usize) {
+    let m = image.mount("rw");
+    fs::create_dir(m.path("d")).unwrap();
+    for i in 0..names {
+        fs::write(m.path(&format!("d/file{i:04}")), b"content").unwrap();
+    }
+    m.end();
+}
+
+fn calls_make_the_requests_of_the_table() {
+    let image = Image::new();
+    with_files(&image, 1000);
+    let m = image.mount("rw");
+    let control = Control::open(&image.mount_point()).unwrap();
+    let at = |name: &str| m.path(&format!("d/{name}"));
+    // The kernel learns with the first that the server has no FLUSH.
+    write(&m.path("first"));
+    fs::metadata(m.path("d")).unwrap();
+    let table: &[(&dyn Fn(), &[(&str, u64)])] = &[
+        // Whether the file has capabilities that the write must remove.
+        (&|| write(&at("new")), &[("LOOKUP", 1), ("CREATE", 1), ("GETXATTR", 1), ("WRITE", 1)]),
+        (&|| read(&at("file0001")), &[("LOOKUP", 1), ("OPEN", 1), ("READ", 1)]),
+        (&|| assert!(rustix::fs::stat(at("file0002")).is_ok()), &[("LOOKUP", 1)]),
+        (&|| assert!(rustix::fs::stat(at("file0002")).is_ok()), &[]),
+        (
+            &|| assert_eq!(rustix::fs::stat(at("missing")).err(), Some(Errno::NOENT)),
+            &[("LOOKUP", 1)],
+        ),
+        (&|| assert_eq!(rustix::fs::stat(at("missing")).err(), Some(Errno::NOENT)), &[]),
+        (&|| fs::rename(at("file0002"), at("other")).unwrap(), &[("LOOKUP", 1), ("RENAME", 1)]),
+        (&|| fs::remove_file(at("other")).unwrap(), &[("UNLINK", 1)]),
+        (&|| fs::create_dir(at("dir")).unwrap(), &[("LOOKUP", 1), ("MKDIR", 1)]),
+        (&|| fs::remove_dir(at("dir")).unwrap(), &[("RMDIR", 1)]),
+    ];
+    for (call, expected) in table {
+        assert_requests(&control, &m.path("d"), call, expected);
+    }
+    m.end();
+}
+
+fn list(path: &Path) {
+    assert_eq!(fs::read_dir(path).unwrap().map(|e| e.unwrap().metadata().unwrap()).count(), 1000);
+}
+
+fn without_access_times() {
+    let image = Image::new();
+    with_files(&image, 1000);
+    let m = image.mount("rw,noatime");
+    let control = Control::open(&image.mount_point()).unwrap();
+    write(&m.path("first"));
+    fs::metadata(m.path("d")).unwrap();
+    let before = now(&control);
+    list(&m.path("d"));
+    let made = since(&control, &before);
+    // The kernel learns with the first that the server has no OPENDIR; the control sent it.
+    assert_eq!(made.get("OPENDIR"), None, "{made:?}");
+    assert_eq!(made.get("LOOKUP"), None, "READDIRPLUS looks the names up: {made:?}");
+    assert!(made["READDIRPLUS"] <= 8, "{made:?}");
+    assert_requests(&control, &m.path("d"), || list(&m.path("d")), &[]);
+    assert_requests(
+        &control,
+        &m.path("d"),
+        || read(&m.path("d/file0001")),
+        &[("OPEN", 1), ("READ", 1)],
+    );
+    write(&m.path("d/new"));
+    assert_eq!(fs::read_dir(m.path("d")).unwrap().count(), 1001, "the listing is not stale");
+    m.end();
+}
+
+fn without_attributes() {
+    let image = Image::new();
+    let m = image.mount("rw,nouser_xattr");
+    let control = Control::open(&image.mount_point()).unwrap();
+    fs::create_dir(m.path("d")).unwrap();
+    write(&m.path("d/first"));
+    let expected = [("LOOKUP", 1), ("CREATE", 1), ("WRITE", 1)];
+    assert_requests(&control, &m.path("d"), || write(&m.path("d/new")), &expected);
+    let set =
+        rustix::fs::setxattr(m.path("d/new"), "user.a", b"1", rustix::fs::XattrFlags::empty());
+    assert_eq!(set, Err(Errno::OPNOTSUPP));
+    m.end();
+}
+
+fn a_read_only_mount_opens_without_requests() {
+    let image = Image::new();
+    with_files(&image, 1000);
+    let m = image.mount("ro");
+    let control = Control::open(&image.mount_point()).unwrap();
+    list(&m.path("d"));
+    // The kernel learns with the first that the server has no OPEN.
+    read(&m.path("d/file0000"));
+    assert_requests(&control, &m.path("d"), || read(&m.path("d/file0001")), &[("READ", 1)]);
+    assert_requests(&control, &m.path("d"), || read(&m.path("d/file0001")), &[]);
+    assert_requests(&control, &m.path("d"), || list(&m.path("d")), &[]);
+    let refused = fs::File::options().write(true).open(m.path("d/file0001"));
+    assert_eq!(errno(refused), libc::EROFS);
+    let refused = ffs_fuse::remount(&image.mount_point(), false).unwrap_err().to_string();
+    assert!(refused.contains("may not be written"), "{refused}");
+    m.end();
+}
