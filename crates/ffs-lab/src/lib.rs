@@ -51,6 +51,7 @@
 //!     seed: 2002,
 //!     rounds: 1,
 //!     options: PhaseOptions::default(),
+//!     setup: String::new(),
 //! };
 //! let context = Context { timer: Arc::new(RealTimer::start()), seed: 2002 };
 //! let comparison = request.run(&context, &mut Unwatched)?;

@@ -88,6 +88,28 @@ fn compare_runs_any_workload_and_leaves_nothing() {
 }
 
 #[test]
+fn results_of_several_comparisons_become_tables_and_a_page() {
+    let d = Dir::new();
+    let compare = ["lab", "compare", "mh:count=50", "--rounds", "1", "--json"];
+    let both = ["--target", "core", "--target", "core:softdep"];
+    let one = ok(&[&compare[..], &both, &["--setup", "one"]].concat());
+    let two = ok(&[&compare[..], &both, &["--setup", "<two>"]].concat());
+    let rows = d.file("rows", format!("{one}{two}").as_bytes());
+    let out = ok(&["lab", "chart", &rows]);
+    assert!(out.contains("mh, one\n") && out.contains("mh, <two>\n"), "{out}");
+    assert_eq!(out.matches("x: times as long for the same work as core").count(), 2, "{out}");
+    let page = d.0.path().join("page.html");
+    ok(&["lab", "chart", &rows, "--html", page.to_str().unwrap()]);
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert_eq!(html.matches("<svg").count(), 2);
+    assert!(!html.contains("<two>"), "words of the user are escaped");
+    let other = d.file("other", b"{}");
+    fails(&["lab", "chart", &other], 1, "is not a result of `ffs lab compare --json`");
+    fails(&["lab", "chart", "/no/such/file"], 1, "/no/such/file");
+    fails(&[&compare[..5], &["--setup", "x"]].concat(), 64, "--json");
+}
+
+#[test]
 fn an_interrupted_comparison_leaves_nothing() {
     use rustix::process::{Pid, Signal, kill_process};
     let d = Dir::new();

@@ -2,9 +2,11 @@
 //!
 //! [`dirs`] compares the operations on one directory, phase by phase; [`workload`] compares any
 //! workload. In both the targets take turns, and each round starts with the next target, so that a
-//! disturbance of the computer affects all of them.
+//! disturbance of the computer affects all of them. [`results`] reads the results of several
+//! comparisons again, for tables and a page.
 
 mod dirs;
+pub mod results;
 mod workload;
 
 pub use dirs::{DirComparison, DirRequest, DirRow, Growth, MOST_FILES, SkippedPhase};

@@ -6,7 +6,7 @@
 //! 2. The result of several runs is the median of the time for each unit of work, also for rates.
 //! 3. All targets are left as they were, also after an error.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{check_targets, open_all};
 use crate::error::{LabError, Result};
@@ -27,13 +27,18 @@ pub struct WorkloadRequest<'a> {
     pub rounds: u32,
     /// The actions before and after each phase.
     pub options: PhaseOptions,
+    /// Words about the setup, which each result repeats.
+    pub setup: String,
 }
 
 /// A result on one target. Serialised, it is a line of `--json`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadRow {
+    /// The setup of the comparison, in the words of the user; empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub setup: String,
     /// The workload.
-    pub workload: &'static str,
+    pub workload: String,
     /// The target as the user gave it.
     pub target: String,
     /// Its file system.
@@ -45,7 +50,7 @@ pub struct WorkloadRow {
     /// Seconds, units of work for each second, or percent.
     pub kind: MetricKind,
     /// The unit of work.
-    pub unit: &'static str,
+    pub unit: String,
     /// The median of the rounds.
     pub value: f64,
     /// The best round.
@@ -59,7 +64,7 @@ pub struct WorkloadRow {
     /// The ratio of the time, or of the percentage, to that of the first target.
     pub ratio: Option<f64>,
     /// The action that ends a phase.
-    pub finish: &'static str,
+    pub finish: String,
     /// The durability of an operation that has returned.
     pub durability: String,
     /// The seed.
@@ -177,20 +182,24 @@ impl WorkloadRequest<'_> {
             MetricKind::Time | MetricKind::CpuPercent => (values.min, values.max),
         };
         Some(WorkloadRow {
-            workload: self.workload.info().name,
+            setup: self.setup.clone(),
+            workload: self.workload.info().name.to_owned(),
             target: self.targets[at].label.clone(),
             fs: facts.fs.clone(),
             result: info.id.clone(),
             title: info.title.clone(),
             kind: info.kind,
-            unit: info.unit,
+            unit: info.unit.to_owned(),
             value: values.median,
             best,
             worst,
             rounds: values.rounds,
             seconds_per_unit: costs.median,
             ratio: None,
-            finish: if self.options.sync { "sync, in the time" } else { "return of the last call" },
+            finish: match self.options.sync {
+                true => "sync, in the time".to_owned(),
+                false => "return of the last call".to_owned(),
+            },
             durability: facts.durability.clone(),
             seed: self.seed,
         })
@@ -235,8 +244,14 @@ mod tests {
     fn compare(words: &str, targets: &[&str], options: PhaseOptions) -> Result<WorkloadComparison> {
         let workload = by_name(words, 1.0).unwrap();
         let targets = targets.iter().map(|t| TargetSpec::parse(t).unwrap()).collect();
-        let request =
-            WorkloadRequest { workload: &*workload, targets, seed: 1, rounds: 2, options };
+        let request = WorkloadRequest {
+            workload: &*workload,
+            targets,
+            seed: 1,
+            rounds: 2,
+            options,
+            setup: String::new(),
+        };
         let context = Context { timer: Arc::new(StepTimer::new(500_000)), seed: 1 };
         request.run(&context, &mut Unwatched)
     }
@@ -284,8 +299,14 @@ mod tests {
                 .map(|target| TargetSpec::parse(target).unwrap())
                 .into();
             let options = PhaseOptions { sync: true, cold: false };
-            let request =
-                WorkloadRequest { workload: &*workload, targets, seed: 1, rounds: 1, options };
+            let request = WorkloadRequest {
+                workload: &*workload,
+                targets,
+                seed: 1,
+                rounds: 1,
+                options,
+                setup: String::new(),
+            };
             let context = Context { timer: Arc::new(RealTimer::start()), seed: 1 };
             let found = request.run(&context, &mut Unwatched).unwrap();
             assert_eq!(found.rows.len(), workload.phases().len() * 3, "{words}");

@@ -19,6 +19,7 @@
 //! Reference: `docs/spec/benchmarks.md` §3.4.
 
 pub(crate) mod bar_chart;
+pub(crate) mod dot_chart;
 pub(crate) mod lattice;
 pub(crate) mod line_chart;
 pub(crate) mod ratio_chart;

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use clap::Subcommand;
-use ffs_lab::compare::{WorkloadComparison, WorkloadRequest, WorkloadRow};
-use ffs_lab::report::format;
+use ffs_lab::compare::results::{ResultGroup, groups};
+use ffs_lab::compare::{WorkloadComparison, WorkloadRequest};
 use ffs_lab::workload::{PhaseOptions, all, by_name, unknown};
 use ffs_lab::{LabError, TargetSpec};
 
@@ -64,6 +64,10 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 
+    /// Words about the setup, which each line of --json repeats
+    #[arg(long, value_name = "WORDS", default_value = "", requires = "json")]
+    setup: String,
+
     /// Print the last outcome of each target as the original program does, where it has a form of
     /// its own
     #[arg(long, conflicts_with = "json")]
@@ -93,6 +97,7 @@ pub(super) fn run(args: Args) -> Outcome {
         seed: args.seed,
         rounds: args.rounds,
         options: PhaseOptions { sync: args.sync, cold: args.cold },
+        setup: args.setup,
     };
     let found = measure(&request)?;
     let mut out = output::stdout();
@@ -128,6 +133,20 @@ pub(super) fn print(
     Ok(())
 }
 
+/// Prints the results of one workload: results down, targets across.
+pub(super) fn print_group(out: &mut impl Write, group: &ResultGroup) -> Result<(), Failure> {
+    let rows = group.table();
+    let right: Vec<usize> = (2..rows.first().map_or(2, Vec::len)).collect();
+    writeln!(out, "{}", output::table(rows, &right))?;
+    if let [first, _, ..] = &group.targets[..] {
+        writeln!(out, "x: times as long for the same work as {first}\n")?;
+    }
+    for fact in group.facts() {
+        writeln!(out, "{fact}")?;
+    }
+    Ok(())
+}
+
 /// The original programs' own forms; false if there is none.
 fn original(
     out: &mut impl Write,
@@ -152,60 +171,19 @@ fn tables(
     found: &WorkloadComparison,
 ) -> Result<(), Failure> {
     let rounds = request.rounds;
-    let finish = found.rows.first().map_or("", |row| row.finish);
+    let finish = found.rows.first().map_or("", |row| row.finish.as_str());
     writeln!(
         out,
         "{words}, median of {rounds} (seed {}); a phase ends with: {finish}\n",
         request.seed
     )?;
-    writeln!(out, "{}", table(request, found))?;
-    if request.targets.len() > 1 {
-        let first = request.targets.first().map_or("", |target| target.label.as_str());
-        writeln!(out, "x: times as long for the same work as {first}\n")?;
-    }
-    for target in &request.targets {
-        if let Some(row) = found.rows.iter().find(|row| row.target == target.label) {
-            writeln!(out, "{}: {}; durable: {}", target.label, row.fs, row.durability)?;
-        }
+    for group in groups(found.rows.clone()) {
+        print_group(out, &group)?;
     }
     for note in &found.notes {
         writeln!(out, "{note}")?;
     }
     Ok(())
-}
-
-/// Results down, targets across.
-fn table(request: &WorkloadRequest, found: &WorkloadComparison) -> String {
-    let mut head = vec![String::new(), String::new()];
-    for (at, target) in request.targets.iter().enumerate() {
-        head.extend([target.label.clone(), "spread".to_owned()]);
-        if at > 0 {
-            head.push("ratio".to_owned());
-        }
-    }
-    let right: Vec<usize> = (2..head.len()).collect();
-    let mut rows = vec![head];
-    for info in request.workload.phases() {
-        let unit = format::unit(info.kind, info.unit);
-        let mut line = vec![info.title.clone(), unit];
-        for (at, target) in request.targets.iter().enumerate() {
-            let row = found.row(&target.label, &info.id);
-            line.push(row.map_or("-".to_owned(), value));
-            let spread = row.and_then(WorkloadRow::spread);
-            line.push(spread.map_or(String::new(), |percent| format!("{percent:.0} %")));
-            if at > 0 {
-                let ratio = row.and_then(|row| row.ratio);
-                line.push(ratio.map_or(String::new(), |ratio| format!("x {ratio:.2}")));
-            }
-        }
-        rows.push(line);
-    }
-    output::table(rows, &right)
-}
-
-/// The number of a cell.
-fn value(row: &WorkloadRow) -> String {
-    format::plain(row.kind, row.unit, row.value)
 }
 
 /// The workloads there are, and what can be set

@@ -1,6 +1,7 @@
 //! `ffs lab`: the laboratory's experiments.
 
 mod apps;
+mod chart;
 mod compare;
 mod crash;
 mod dirs;
@@ -64,6 +65,10 @@ pub(crate) const DOC: Doc = Doc {
         (
             "ffs lab compare x11:tree=/usr/src --sync --target core --target /mnt/xfs",
             "extract, list and remove a real tree; each phase ends with a sync",
+        ),
+        (
+            "ffs lab compare postmark --json --target core >>r; ffs lab chart r --html r.html",
+            "results of several comparisons, together on a page",
         ),
         (
             "ffs lab record --out build.trace -- sh -c 'cp -r /src . && make -C src'",
@@ -149,6 +154,7 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Experiment {
     Compare(compare::Args),
+    Chart(chart::Args),
     List(compare::ListArgs),
     Run(study::RunArgs),
     Merge(study::MergeArgs),
@@ -174,6 +180,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     signals::listen();
     match args.experiment {
         Experiment::Compare(args) => compare::run(args),
+        Experiment::Chart(args) => chart::run(args),
         Experiment::List(args) => compare::list(args),
         Experiment::Run(args) => study::run_study(&args),
         Experiment::Merge(args) => study::run_merge(&args),

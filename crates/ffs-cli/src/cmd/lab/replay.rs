@@ -104,6 +104,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         seed: args.seed,
         rounds: args.rounds,
         options: PhaseOptions { sync: args.sync, cold: args.cold },
+        setup: String::new(),
     };
     let found = compare::measure(&request)?;
     compare::print(&title, &request, &found, args.json)?;
