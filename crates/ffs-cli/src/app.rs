@@ -100,9 +100,12 @@ commands! {
     Build build "build";
     Ls ls "ls";
     Tree tree "tree";
+    Find find "find";
     Stat stat "stat";
     Cat cat "cat";
     Cp cp "cp";
+    Touch touch "touch";
+    Truncate truncate "truncate";
     Chmod chmod "chmod";
     Chown chown "chown";
     Chflags chflags "chflags";
@@ -111,6 +114,7 @@ commands! {
     Mv mv "mv";
     Ln ln "ln";
     Df df "df";
+    Du du "du";
     Quotacheck quotacheck "quotacheck";
     Quota quota "quota";
     Repquota repquota "repquota";

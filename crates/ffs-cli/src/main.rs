@@ -6,6 +6,7 @@
 //! | `cmd` | one file for each command: arguments, calls, output |
 //! | `copying`, `compare` | progress and messages of copies; comparing trees |
 //! | `session`, `namei`, `spec` | mounted images; paths in them; the notation `IMAGE@N:/path` |
+//! | `walk` | a walk over a tree of an image |
 //! | `mode`, `owner` | arguments of chmod(1) and chown(8) |
 //! | `quotas` | volumes with quotas, for the quota commands |
 //! | `log` | which events are logged, and where |
@@ -40,6 +41,7 @@ mod quotas;
 mod session;
 mod signals;
 mod spec;
+mod walk;
 
 use std::process::ExitCode;
 

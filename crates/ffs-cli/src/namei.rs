@@ -3,9 +3,10 @@
 use std::ffi::OsStr;
 
 pub(crate) use bsdffs::namei::{Last, PathError, basename, components, join, namei, parent};
-use ffs_core::{Error, Vnode};
+use ffs_core::{Error, NodeKind, Vnode};
 
 use crate::fail::{Failure, show};
+use crate::mode::umask;
 use crate::session::Session;
 use crate::spec::ImagePath;
 
@@ -18,6 +19,26 @@ impl Session {
     /// The directory of `path` and its last name, or a message that names it.
     pub(crate) fn find_parent(&self, path: &[u8]) -> Result<(Vnode, Vec<u8>), Failure> {
         parent(&self.ffs, &self.cred, path).map_err(|error| self.failed(path, error))
+    }
+
+    /// The file at `path`, behind symbolic links. If it does not exist, it is created if `create`
+    /// is set, and otherwise there is none.
+    pub(crate) fn find_or_create(
+        &self,
+        path: &[u8],
+        create: bool,
+    ) -> Result<Option<Vnode>, Failure> {
+        match namei(&self.ffs, &self.cred, path, Last::Follow) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if !error.is_not_found() => Err(self.failed(path, error)),
+            Err(_) if !create => Ok(None),
+            Err(_) => {
+                let (dir, name) = self.find_parent(path)?;
+                let perm = 0o666 & !umask();
+                let made = self.ffs.create(&self.cred, &dir, &name, NodeKind::Regular, perm);
+                made.map(Some).map_err(|error| self.failed(path, error))
+            }
+        }
     }
 
     /// A failure at `path` of this image.

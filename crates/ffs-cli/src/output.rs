@@ -109,6 +109,11 @@ pub(crate) fn table(rows: Vec<Vec<String>>, right: &[usize]) -> String {
     out
 }
 
+/// Writes a name as it is, unless it could upset a terminal.
+pub(crate) fn name(out: &mut impl Write, name: &[u8]) -> io::Result<()> {
+    if to_terminal() { write!(out, "{}", crate::fail::show(name)) } else { out.write_all(name) }
+}
+
 /// The first column of `ls -l`, such as `-rw-r--r--`.
 pub(crate) fn mode_string(kind: FileType, perm: u16) -> String {
     let mut out = String::with_capacity(10);

@@ -269,25 +269,15 @@ impl List<'_> {
                     write!(self.out, "{text:>width$} ")?;
                 }
             }
-            self.name(&line.name)?;
+            output::name(&mut self.out, &line.name)?;
             if self.args.classify {
                 write!(self.out, "{}", sign(&line.attr))?;
             }
             if let Some(target) = &line.target {
                 write!(self.out, " -> ")?;
-                self.name(target)?;
+                output::name(&mut self.out, target)?;
             }
             writeln!(self.out)?;
-        }
-        Ok(())
-    }
-
-    /// A name as it is, unless it could upset a terminal.
-    fn name(&mut self, name: &[u8]) -> Result<(), Failure> {
-        if output::to_terminal() {
-            write!(self.out, "{}", show(name))?;
-        } else {
-            self.out.write_all(name)?;
         }
         Ok(())
     }

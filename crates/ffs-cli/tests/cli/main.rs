@@ -26,6 +26,7 @@ mod overwrite;
 mod pages;
 mod partitions;
 mod quota;
+mod search;
 mod sizing;
 mod snapshot;
 mod stress;

@@ -1,0 +1,218 @@
+//! `ffs find`.
+
+mod expression;
+mod parse;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::time::SystemTime;
+
+use ffs_core::{DeviceNumber, FileType};
+use serde::Serialize;
+
+use self::expression::{Action, Expression, Found};
+use super::{Doc, EXIT};
+use crate::fail::{Failure, Outcome};
+use crate::namei::Last;
+use crate::output::{self, JsonAttr, JsonName};
+use crate::session::Session;
+use crate::session::snapshot::AtEnd;
+use crate::spec::image_path;
+use crate::walk::{Step, Visit, walk};
+
+pub(crate) const DOC: Doc = Doc {
+    examples: &[
+        ("ffs find disk.img:/etc -name '*.conf'", "files by their names"),
+        ("ffs find disk.img -type f -size +100M -ls", "large files, with all attributes"),
+        ("ffs find disk.img ( -perm -4000 -o -perm -2000 )", "programs with set-id bits"),
+        ("ffs find disk.img:/home -mtime -7 -print0", "changed in the last week"),
+        ("ffs find --json disk.img -flags +schg,uchg", "immutable files, one object a line"),
+        ("ffs find disk.img -path /usr/obj -prune -o -type l -print", "all links but in one tree"),
+    ],
+    exit: EXIT,
+    see_also: &["ffs-ls(1)", "ffs-du(1)", "ffs-stat(1)"],
+    section: "1",
+    usage_code: 64,
+};
+
+/// Find files in an image.
+///
+/// The expression is that of find(1). Tests: -name, -iname and -path PATTERN; -type [bcdflps];
+/// -size N[ckMGTP] (without a unit blocks of 512 bytes, rounded up); -mtime, -atime, -ctime and
+/// -Btime N[smhdw] (without a unit days, rounded up); -mmin, -amin and -cmin N; -newer FILE;
+/// -user, -group, -uid and -gid ID; -perm [-|+]MODE (octal); -flags [-|+]FLAGS; -links N; -inum N;
+/// -empty; -true and -false. N is exact, +N more, -N less.
+///
+/// Actions: -print, -print0, -ls, -prune, -quit. Without one of -print, -print0 and -ls, the files
+/// for which the expression is true are printed. Tests are joined by -a (or nothing), -o, ! (or
+/// -not) and parentheses. -maxdepth N, -mindepth N and -depth apply to the whole walk.
+///
+/// Paths are those in the image. Symbolic links are not followed. Owners are numbers, or names of
+/// the image's own passwd and group files.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Print JSON, one object a line
+    #[arg(long)]
+    json: bool,
+    /// IMAGE[@N][:/path], and then an expression
+    #[arg(
+        required = true,
+        value_name = "IMAGE:/PATH",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    words: Vec<OsString>,
+}
+
+#[derive(Serialize)]
+struct JsonLine {
+    path: JsonName,
+    #[serde(flatten)]
+    attr: JsonAttr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<JsonName>,
+}
+
+pub(crate) fn run(mut args: Args) -> Outcome {
+    let is_expression = |word: &OsString| {
+        let bytes = word.as_bytes();
+        bytes.starts_with(b"-") || matches!(bytes, b"(" | b")" | b"!")
+    };
+    let at = args.words.iter().position(is_expression).unwrap_or(args.words.len());
+    let words = args.words.split_off(at);
+    if args.words.is_empty() {
+        return Err(Failure::usage("an IMAGE or IMAGE:/PATH is needed before the expression"));
+    }
+    let mut out = output::stdout();
+    for arg in &args.words {
+        let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::Root)?;
+        let now = ffs_device::Timestamp::from(SystemTime::now());
+        let result = parse::parse(&words, &session, now.secs).and_then(|expression| {
+            let mut find = Find { session: &session, json: args.json, out: &mut out, quit: false };
+            find.tree(&spec.path, &expression)?;
+            Ok(find.quit)
+        });
+        match session.finish_with(result) {
+            Ok(true) => break,
+            Ok(false) => {}
+            Err(failure) if failure.code == 1 && !crate::signals::interrupted() => {
+                output::error(failure.text);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    out.flush()?;
+    Ok(u8::from(output::errors() > 0))
+}
+
+struct Find<'a, W: Write> {
+    session: &'a Session,
+    json: bool,
+    out: &'a mut W,
+    quit: bool,
+}
+
+impl<W: Write> Find<'_, W> {
+    fn tree(&mut self, path: &[u8], expression: &Expression) -> Result<(), Failure> {
+        let root = self.session.find(path, Last::Keep)?;
+        walk(self.session, path, root, &mut |step| {
+            let (visit, before) = match &step {
+                Step::Before(visit) => (visit, true),
+                Step::After(visit) => (visit, false),
+            };
+            if self.quit {
+                return Ok(false);
+            }
+            let is_dir = visit.attr.kind == FileType::Directory;
+            let deeper = visit.depth < expression.max_depth;
+            // With -depth a directory follows its entries, if it is entered.
+            let now = if expression.depth_first && is_dir && deeper { !before } else { before };
+            let mut enter = deeper;
+            if now && visit.depth >= expression.min_depth {
+                enter &= self.file(visit, expression)?;
+            }
+            Ok(before && enter)
+        })
+    }
+
+    /// Evaluates the expression for a file. Returns whether a directory may be entered.
+    fn file(&mut self, visit: &Visit<'_>, expression: &Expression) -> Result<bool, Failure> {
+        let mut found = Found { session: self.session, visit, actions: Vec::new() };
+        let holds = expression.root.holds(&mut found)?;
+        let mut actions = found.actions;
+        if holds && !expression.prints {
+            actions.push(Action::Print);
+        }
+        let mut enter = true;
+        for action in actions {
+            match action {
+                Action::Prune => enter = expression.depth_first,
+                Action::Quit => self.quit = true,
+                _ if self.json => self.print_json(visit)?,
+                Action::Print => self.print(visit, b"\n")?,
+                Action::Print0 => {
+                    self.out.write_all(visit.path)?;
+                    self.out.write_all(b"\0")?;
+                }
+                Action::Ls => self.print_long(visit)?,
+            }
+        }
+        Ok(enter && !self.quit)
+    }
+
+    fn print(&mut self, visit: &Visit<'_>, end: &[u8]) -> Result<(), Failure> {
+        output::name(self.out, visit.path)?;
+        self.out.write_all(end)?;
+        Ok(())
+    }
+
+    fn target(&self, visit: &Visit<'_>) -> Result<Option<Vec<u8>>, Failure> {
+        if visit.attr.kind != FileType::Symlink {
+            return Ok(None);
+        }
+        let text = self.session.ffs.readlink(visit.file);
+        text.map(Some).map_err(|error| self.session.failed(visit.path, error))
+    }
+
+    fn print_json(&mut self, visit: &Visit<'_>) -> Result<(), Failure> {
+        let target = self.target(visit)?;
+        let line = JsonLine {
+            path: JsonName::new(visit.path),
+            attr: visit.attr.into(),
+            target: target.as_deref().map(JsonName::new),
+        };
+        output::json_line(self.out, &line)
+    }
+
+    /// A line as that of `ls -dils`.
+    fn print_long(&mut self, visit: &Visit<'_>) -> Result<(), Failure> {
+        let a = visit.attr;
+        let size = match a.kind.is_device() {
+            true => {
+                let DeviceNumber { major, minor } = DeviceNumber::from_disk(a.rdev);
+                format!("{major},{minor}")
+            }
+            false => a.size.to_string(),
+        };
+        write!(
+            self.out,
+            "{:>8} {:>8} {} {:>3} {:>6} {:>6} {size:>12} {} ",
+            a.ino.0,
+            a.blocks,
+            output::mode_string(a.kind, a.perm),
+            a.nlink,
+            a.uid,
+            a.gid,
+            output::time(a.mtime, false)
+        )?;
+        let target = self.target(visit)?;
+        self.print(visit, b"")?;
+        if let Some(target) = target {
+            self.out.write_all(b" -> ")?;
+            output::name(self.out, &target)?;
+        }
+        self.out.write_all(b"\n")?;
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! The expression of `ffs find`: tests and actions, and their values for a file.
+
+use ffs_core::{Error, FileFlags, FileType, Timespec};
+use globset::GlobMatcher;
+
+use crate::fail::Failure;
+use crate::namei::basename;
+use crate::session::Session;
+use crate::walk::Visit;
+
+/// The arguments of a search.
+pub(super) struct Expression {
+    pub(super) root: Node,
+    /// The expression has an action that prints.
+    pub(super) prints: bool,
+    pub(super) max_depth: usize,
+    pub(super) min_depth: usize,
+    /// A directory follows its entries.
+    pub(super) depth_first: bool,
+}
+
+/// A part of the expression.
+pub(super) enum Node {
+    All(Vec<Node>),
+    Any(Vec<Node>),
+    Not(Box<Node>),
+    Test(Test),
+    Action(Action),
+}
+
+/// What is done with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    Print,
+    Print0,
+    Ls,
+    /// The directory is not entered.
+    Prune,
+    /// The search ends.
+    Quit,
+}
+
+/// A comparison with a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Number {
+    Is(i128),
+    More(i128),
+    Less(i128),
+}
+
+impl Number {
+    fn holds(self, value: i128) -> bool {
+        match self {
+            Number::Is(n) => value == n,
+            Number::More(n) => value > n,
+            Number::Less(n) => value < n,
+        }
+    }
+}
+
+/// How bits are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bits {
+    /// Exactly these.
+    Exactly,
+    /// All of these.
+    All,
+    /// One of these or more.
+    Some,
+}
+
+impl Bits {
+    fn holds(self, wanted: u32, value: u32) -> bool {
+        match self {
+            Bits::Exactly => value == wanted,
+            Bits::All => value & wanted == wanted,
+            Bits::Some => wanted == 0 || value & wanted != 0,
+        }
+    }
+}
+
+/// Which of the times of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    Access,
+    Modification,
+    Change,
+    Birth,
+}
+
+impl Which {
+    fn of(self, visit: &Visit<'_>) -> Timespec {
+        match self {
+            Which::Access => visit.attr.atime,
+            Which::Modification => visit.attr.mtime,
+            Which::Change => visit.attr.ctime,
+            Which::Birth => visit.attr.birthtime,
+        }
+    }
+}
+
+/// A property of a file.
+pub(super) enum Test {
+    Always(bool),
+    Name(GlobMatcher),
+    Path(GlobMatcher),
+    Type(FileType),
+    /// The size in units of so many bytes, rounded up.
+    Size(Number, u64),
+    /// The age at `now` in units of so many seconds, rounded up.
+    Age(Which, Number, i64, i64),
+    Newer(Timespec),
+    User(u32),
+    Group(u32),
+    Uid(Number),
+    Gid(Number),
+    Perm(Bits, u16),
+    Flags(Bits, FileFlags),
+    Links(Number),
+    Inode(Number),
+    Empty,
+}
+
+/// A file, and the actions that the expression has for it.
+pub(super) struct Found<'a> {
+    pub(super) session: &'a Session,
+    pub(super) visit: &'a Visit<'a>,
+    pub(super) actions: Vec<Action>,
+}
+
+impl Node {
+    /// The value for a file. As in find(1), a part is evaluated only if its value matters.
+    pub(super) fn holds(&self, found: &mut Found<'_>) -> Result<bool, Failure> {
+        match self {
+            Node::All(parts) => {
+                for part in parts {
+                    if !part.holds(found)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Node::Any(parts) => {
+                for part in parts {
+                    if part.holds(found)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Node::Not(part) => Ok(!part.holds(found)?),
+            Node::Test(test) => test.holds(found),
+            Node::Action(action) => {
+                found.actions.push(*action);
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// `value` in units, rounded up.
+fn rounded_up(value: i128, unit: i128) -> i128 {
+    value.div_euclid(unit) + i128::from(value.rem_euclid(unit) != 0)
+}
+
+impl Test {
+    fn holds(&self, found: &Found<'_>) -> Result<bool, Failure> {
+        use std::os::unix::ffi::OsStrExt;
+        let path = |bytes| std::path::Path::new(std::ffi::OsStr::from_bytes(bytes));
+        let (visit, a) = (found.visit, found.visit.attr);
+        Ok(match self {
+            Test::Always(value) => *value,
+            Test::Name(glob) => glob.is_match(path(basename(visit.path).unwrap_or(visit.path))),
+            Test::Path(glob) => glob.is_match(path(visit.path)),
+            Test::Type(kind) => a.kind == *kind,
+            Test::Size(number, unit) => {
+                number.holds(rounded_up(i128::from(a.size), i128::from(*unit)))
+            }
+            Test::Age(which, number, unit, now) => {
+                let age = i128::from(*now) - i128::from(which.of(visit).secs);
+                number.holds(rounded_up(age, i128::from(*unit)))
+            }
+            Test::Newer(time) => a.mtime > *time,
+            Test::User(uid) => a.uid == *uid,
+            Test::Group(gid) => a.gid == *gid,
+            Test::Uid(number) => number.holds(a.uid.into()),
+            Test::Gid(number) => number.holds(a.gid.into()),
+            Test::Perm(bits, wanted) => bits.holds((*wanted).into(), a.perm.into()),
+            Test::Flags(bits, wanted) => bits.holds(wanted.bits(), a.flags.bits()),
+            Test::Links(number) => number.holds(a.nlink.into()),
+            Test::Inode(number) => number.holds(a.ino.0.into()),
+            Test::Empty => match a.kind {
+                FileType::Regular => a.size == 0,
+                FileType::Directory => is_empty(found)?,
+                _ => false,
+            },
+        })
+    }
+}
+
+fn is_empty(found: &Found<'_>) -> Result<bool, Failure> {
+    let mut empty = true;
+    let listed = found.session.ffs.readdir(found.visit.file, 0, &mut |entry| {
+        empty &= entry.name == b"." || entry.name == b"..";
+        empty
+    });
+    match listed {
+        Ok(_) => Ok(empty),
+        Err(error @ Error::Io(_)) => Err(found.session.failed(found.visit.path, error)),
+        // The walk reports a damaged directory.
+        Err(_) => Ok(false),
+    }
+}

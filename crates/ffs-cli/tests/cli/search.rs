@@ -1,0 +1,211 @@
+//! `ffs find` and `ffs du`, beside find(1) of the host; `ffs touch` and `ffs truncate`.
+
+use crate::common::{Dir, fails, fsck_clean, make_tree, ok, run, text};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+/// The lines of find(1) below `root`, as paths of the image.
+fn host(root: &Path, expression: &[&str]) -> Option<BTreeSet<String>> {
+    let output = Command::new("find").arg(".").args(expression).current_dir(root).output().ok()?;
+    assert!(output.status.success(), "{expression:?}: {}", text(&output));
+    let path = |line: &[u8]| {
+        let text = String::from_utf8_lossy(line).into_owned();
+        let path = text.strip_prefix('.').unwrap_or(&text).to_owned();
+        if path.is_empty() { "/".to_owned() } else { path }
+    };
+    let lines = output.stdout.split(|b| *b == b'\n').filter(|line| !line.is_empty());
+    Some(lines.map(path).collect())
+}
+
+#[test]
+fn the_same_files_are_found_as_by_find_of_the_host() {
+    let d = Dir::new();
+    let tree = d.path("tree");
+    make_tree(&tree);
+    let image = d.str("a.img");
+    ok(&["build", &image, tree.to_str().unwrap()]);
+    let newer = std::fs::read_dir(&tree).unwrap().next().unwrap().unwrap().file_name();
+    let newer = newer.into_string().unwrap();
+    let (here, inside) = (format!("./{newer}"), format!("/{newer}"));
+    for expression in [
+        &[][..],
+        &["-type", "f"],
+        &["-type", "d", "-o", "-type", "l"],
+        &["!", "-type", "d"],
+        &["-not", "-name", "*a*"],
+        &["-name", "?*[a-m]*"],
+        &["-iname", "*E*"],
+        &["-path", "*/*/*"],
+        &["-maxdepth", "1"],
+        &["-mindepth", "2", "-maxdepth", "3"],
+        &["-type", "f", "-size", "+10c", "-size", "-5000c"],
+        &["-type", "f", "-size", "0"],
+        &["-type", "f", "-size", "-3"],
+        &["-empty"],
+        &["-links", "+1", "-type", "f"],
+        &["-perm", "644"],
+        &["-perm", "-0200", "-perm", "/011"],
+        &["-uid", "0", "-a", "-gid", "0"],
+        &["(", "-name", "a*", "-o", "-name", "b*", ")", "-type", "f"],
+        &["-type", "d", "-depth"],
+        &["-name", "*e*", "-prune", "-o", "-type", "f", "-print"],
+        &["-newer", "NEWER"],
+        &["-type", "f", "-false"],
+        &["-mtime", "+1", "-o", "-mmin", "-100000"],
+    ] {
+        let with = |file: &str| -> Vec<String> {
+            let word = |w: &&str| if *w == "NEWER" { file.to_owned() } else { (*w).to_owned() };
+            expression.iter().map(word).collect()
+        };
+        let words: Vec<String> = with(&here);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let Some(expected) = host(&tree, &words) else {
+            println!("skipped: there is no find(1)");
+            return;
+        };
+        let words = with(&inside);
+        let args: Vec<&str> =
+            ["find", &image].into_iter().chain(words.iter().map(String::as_str)).collect();
+        let output = run(&args);
+        assert!(output.status.success(), "{expression:?}: {}", text(&output));
+        let lines = output.stdout.split(|b| *b == b'\n').filter(|line| !line.is_empty());
+        let found: BTreeSet<String> =
+            lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect();
+        let other: Vec<&String> =
+            found.symmetric_difference(&expected).filter(|path| *path != "/.snap").collect();
+        assert!(other.is_empty(), "{expression:?}: only one of both has {other:?}");
+    }
+}
+
+#[test]
+fn what_only_bsd_has_is_found_and_printed() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let at = |path: &str| format!("{image}:{path}");
+    ok(&["mkdir", &at("/etc"), &at("/deep")]);
+    ok(&["cp", &d.file("group", b"staff:*:4244:\n"), &at("/etc/group")]);
+    ok(&["cp", &d.file("f", b"content"), &at("/f")]);
+    ok(&["ln", "-s", "f", &at("/link")]);
+    ok(&["chflags", "schg,nodump", &at("/f")]);
+    ok(&["chown", ":staff", &at("/deep")]);
+    ok(&["touch", "-d", "1999-12-31T00:00:00", &at("/deep")]);
+    let find = |expression: &[&str]| ok(&[&["find", &image][..], expression].concat());
+    assert_eq!(find(&["-flags", "-schg"]), "/f\n");
+    assert_eq!(find(&["-flags", "schg,nodump"]), "/f\n");
+    assert_eq!(find(&["-flags", "schg"]), "");
+    assert_eq!(find(&["-flags", "+schg,uchg", "-print0"]), "/f\0");
+    assert_eq!(find(&["-group", "staff"]), "/deep\n");
+    assert_eq!(find(&["-mtime", "+1000"]), "/deep\n");
+    assert_eq!(find(&["-type", "l", "-ls"]).trim_end().rsplit_once(' ').unwrap().1, "f");
+    assert_eq!(find(&["-type", "f", "-quit", "-o", "-false"]), "/etc/group\n");
+    assert_eq!(find(&["-depth"]).lines().last(), Some("/"));
+    let json = ok(&["find", "--json", &at("/f"), &at("/link")]);
+    let lines: Vec<serde_json::Value> =
+        json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["path"]["name"], &lines[0]["size"]), (&"/f".into(), &7.into()));
+    assert_eq!(lines[1]["target"]["name"], "f");
+    for (expression, message) in [
+        (&["-nam", "x"][..], "did you mean '-name'?"),
+        (&["-name"], "its value is missing"),
+        (&["-size", "x"], "a size such as"),
+        (&["(", "-true"], "a closing parenthesis is missing"),
+        (&["-true", ")"], "is not expected here"),
+        (&["-o"], "no such test or action"),
+        (&["!"], "the expression ends too early"),
+        (&["-perm", "9"], "a mode such as"),
+        (&["-flags", "none"], "flags such as"),
+    ] {
+        fails(&[&["find", &image][..], expression].concat(), 64, message);
+    }
+    fails(&["find", "-name", "x"], 64, "is needed before the expression");
+    fails(&[&["find", &image][..], &vec!["!"; 5000], &["-true"]].concat(), 64, "too many");
+    fails(&["find", &at("/missing")], 1, "/missing");
+}
+
+#[test]
+fn usage_is_counted_once_and_in_every_unit() {
+    let d = Dir::new();
+    let image = d.image("a.img", "16m", &["-b", "16384", "-f", "2048"]);
+    let at = |path: &str| format!("{image}:{path}");
+    ok(&["mkdir", &at("/d"), &at("/d/e")]);
+    ok(&["cp", &d.file("f", &[1; 100_000]), &at("/d/f")]);
+    ok(&["ln", &at("/d/f"), &at("/d/g")]);
+    ok(&["truncate", "-s", "1g", &at("/d/e/hole")]);
+    // Six blocks of 16 KiB, and a fragment of 2 KiB for the last 1,696 bytes.
+    let file = 100_352;
+    let dirs = 2 * 2048;
+    let bytes = |options: &[&str], path: &str| -> u64 {
+        let out = ok(&[&["du", "--json"][..], options, &[&at(path)]].concat());
+        let line: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+        line["bytes"].as_u64().unwrap()
+    };
+    let hole = bytes(&["-s"], "/d/e/hole");
+    assert!(hole <= 3 * 16384, "a hole uses no more than what leads to its end: {hole}");
+    assert_eq!(bytes(&["-s"], "/d"), file + dirs + hole, "a second name counts once");
+    assert_eq!(bytes(&["-A", "-s"], "/d/e/hole"), 1 << 30);
+    let kib = (file + dirs + hole).div_ceil(1024);
+    assert_eq!(ok(&["du", "-sk", &at("/d")]), format!("{kib}\t/d\n"));
+    assert_eq!(ok(&["du", "-s", &at("/d")]), format!("{}\t/d\n", (file + dirs + hole) / 512));
+    assert!(ok(&["du", "-sh", &at("/d")]).contains(" KiB\t/d"));
+    assert_eq!(ok(&["du", "-d", "0", &at("/d")]).lines().count(), 1);
+    assert_eq!(ok(&["du", &at("/d")]).lines().count(), 2);
+    assert_eq!(ok(&["du", "-a", &at("/d")]).lines().count(), 5);
+    assert!(ok(&["du", "-c", &at("/d"), &at("/d/e")]).ends_with("\ttotal\n"));
+    fails(&["du", &at("/missing")], 1, "/missing");
+    fails(&["du", "-s", "-d", "1", &at("/d")], 64, "cannot be used with");
+}
+
+#[test]
+fn times_and_sizes_are_set() {
+    let d = Dir::new();
+    let image = d.image("a.img", "16m", &[]);
+    let at = |path: &str| format!("{image}:{path}");
+    let stat = |path: &str| -> serde_json::Value {
+        let all: serde_json::Value =
+            serde_json::from_str(&ok(&["stat", "--json", &at(path)])).unwrap();
+        all[0].clone()
+    };
+    ok(&["touch", &at("/new"), &at("/other")]);
+    assert_eq!((&stat("/new")["size"], &stat("/new")["uid"]), (&0.into(), &0.into()));
+    ok(&["touch", "-d", "2002-06-10T09:00:00.25", &at("/new")]);
+    let (modified, accessed) = (stat("/new")["mtime"].clone(), stat("/new")["atime"].clone());
+    assert_eq!(modified["text"], "2002-06-10 09:00:00.250000000Z");
+    assert_eq!(modified, accessed);
+    ok(&["touch", "-a", "-t", "197001020000", &at("/new")]);
+    assert_eq!(
+        (&stat("/new")["atime"]["seconds"], &stat("/new")["mtime"]),
+        (&86400.into(), &modified)
+    );
+    ok(&["ln", "-s", "new", &at("/link")]);
+    ok(&["touch", "-h", "-m", "-d", "@5", &at("/link")]);
+    assert_eq!(
+        (&stat("/link")["mtime"]["seconds"], &stat("/new")["mtime"]),
+        (&5.into(), &modified)
+    );
+    ok(&["touch", "-r", &at("/new"), &at("/other")]);
+    assert_eq!(
+        (&stat("/other")["mtime"], &stat("/other")["atime"]["seconds"]),
+        (&modified, &86400.into())
+    );
+    ok(&["touch", "-c", &at("/none")]);
+    ok(&["truncate", "-c", "-s", "9", &at("/none")]);
+    fails(&["stat", &at("/none")], 1, "/none");
+    fails(&["touch", "-h", &at("/none")], 1, "/none");
+    fails(&["touch", "-d", "yesterday", &at("/new")], 64, "is not a time such as");
+
+    ok(&["cp", &d.file("f", b"content"), &at("/f")]);
+    for (size, expected) in [("4", 4), ("+4", 8), ("%5", 10), ("-3", 7), ("/4", 4), ("1k", 1024)] {
+        ok(&["truncate", "-s", size, &at("/f")]);
+        assert_eq!(stat("/f")["size"], expected, "{size}");
+    }
+    let cat = run(&["cat", &at("/f")]).stdout;
+    assert_eq!((&cat[..4], cat[4..].iter().all(|b| *b == 0)), (&b"cont"[..], true));
+    ok(&["truncate", "-r", &at("/f"), &at("/made")]);
+    assert_eq!(stat("/made")["size"], 1024);
+    fails(&["truncate", "-s", "0", &at("/")], 1, "is a directory");
+    fails(&["truncate", &at("/f")], 64, "-s");
+    fails(&["truncate", "-s", "9000p", &at("/f")], 1, "file too large");
+    fails(&["truncate", "-s", "1", &at("/no/such")], 1, "/no/such");
+    fsck_clean(Path::new(&image));
+}
