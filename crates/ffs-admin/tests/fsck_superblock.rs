@@ -6,6 +6,7 @@ mod fsck_util;
 use std::sync::Arc;
 
 use ffs_admin::fsck::{Answer, Answers, Fsck, FsckOptions, Id, Mode, Phase, exit, quick_check};
+use ffs_device::record::{Event, Recorder};
 use ffs_device::{BlockDevice, MemDevice};
 use ffs_ondisk::superblock::FsFlags;
 use ffs_ondisk::{CgNo, FileFlags, Format, Superblock};
@@ -81,8 +82,8 @@ fn kf1_08_a_torn_superblock_is_repaired_even_by_preen() {
     img.silent();
 }
 
-#[test]
-fn a_torn_superblock_still_shows_that_soft_updates_are_kept() {
+/// A volume with soft updates, a torn superblock, and a file without a name.
+fn torn_with_lost_file() -> (Img, u32) {
     let mut img = Img::with_tree(KINDS[0]);
     edit_superblock(&img, |sb| {
         sb.f.clean = 0;
@@ -92,10 +93,38 @@ fn a_torn_superblock_still_shows_that_soft_updates_are_kept() {
     let (at, _) = img.entry(2, "lost");
     img.write(at, &[0; 4]);
     img.write(home(&img) + 1072, &[7; 4]);
+    (img, lost)
+}
+
+#[test]
+fn a_torn_superblock_still_shows_that_soft_updates_are_kept() {
+    let (img, lost) = torn_with_lost_file();
     let (ids, code) = ids(&img, FsckOptions::preen());
     assert_eq!(code, exit::OK, "{ids:?}");
     assert!(ids.contains(&Id::SbTorn) && ids.contains(&Id::InoUnref), "{ids:?}");
     assert!(!ids.contains(&Id::LfCreate), "what has no name is cleared, not reconnected: {ids:?}");
+    assert_eq!(img.inode(lost).mode, 0);
+    img.silent();
+}
+
+/// The first write of the repair is the superblock. With a mark in it that the volume was mounted
+/// without soft updates, the next check would reconnect what this one clears.
+#[test]
+fn a_check_of_a_torn_superblock_that_is_interrupted_clears_the_same_the_next_time() {
+    let (img, lost) = torn_with_lost_file();
+    let copy = Arc::new(Recorder::new(img.dev.snapshot()));
+    let report = Fsck::new(Arc::clone(&copy) as _, FsckOptions::preen()).run();
+    assert_eq!(report.exit_code, exit::OK);
+    let first = copy.take_events().into_iter().find_map(|event| match event {
+        Event::Write { offset, bytes, .. } => Some((offset, bytes)),
+        _ => None,
+    });
+    let (offset, bytes) = first.unwrap();
+    assert_eq!(offset, home(&img));
+    img.write(offset, &bytes);
+    let (ids, code) = ids(&img, FsckOptions::preen());
+    assert_eq!(code, exit::OK, "{ids:?}");
+    assert!(ids.contains(&Id::InoUnref) && !ids.contains(&Id::LfCreate), "{ids:?}");
     assert_eq!(img.inode(lost).mode, 0);
     img.silent();
 }

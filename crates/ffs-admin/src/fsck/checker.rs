@@ -45,6 +45,8 @@ pub(super) struct Checker<'a> {
     pub(super) listed: Vec<Ino>,
     /// The volume is used with soft updates.
     pub(super) softdep: bool,
+    /// The flags of the superblock as read.
+    pub(super) flags_read: FsFlags,
     /// Clear the journal's list of unlinked inodes.
     pub(super) sujfree: bool,
     /// The commit must write the superblock even if nothing else changes.
@@ -148,6 +150,7 @@ impl<'a> Checker<'a> {
             snapshots: Vec::new(),
             listed: Vec::new(),
             softdep,
+            flags_read: flags,
             sujfree: false,
             sb_damaged: false,
             rewrite_backup: None,

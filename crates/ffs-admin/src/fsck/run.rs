@@ -255,11 +255,12 @@ impl Checker<'_> {
 
     /// Makes the commit first write what the superblock gets besides the mark of a clean volume. A
     /// crash may tear the last write, so that the mark arrives and the totals do not. UFS1 has no
-    /// check hash that would reveal it.
+    /// check hash that would reveal it. The flags are those that were read, without the mark that a
+    /// torn superblock has in memory, so that the next check makes the same decisions.
     fn write_before_mark(&mut self, original: &Superblock) {
         let mut early = self.sb.clone();
         early.f.clean = 0;
-        early.set_flags(original.flags());
+        early.set_flags(self.flags_read);
         let mut same = original.clone();
         (same.f.clean, same.f.time, same.f.mtime) = (0, early.f.time, early.f.mtime);
         if self.sb.f.clean == 1 && early != same {

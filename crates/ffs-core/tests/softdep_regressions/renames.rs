@@ -1,10 +1,12 @@
 //! Renames, exchanges, and the dependencies of a file that replaces another.
 
-use crate::common::World;
+use crate::common::{World, soft_updates};
 use crate::{mounted, names, repaired, world};
-use ffs_core::{Cred, RenameMode, Vnode, WriteMode};
+use ffs_admin::fsck::{Fsck, FsckOptions};
+use ffs_core::{Cred, Env, Error, Ffs, RenameMode, Vnode, WriteMode};
 use ffs_device::record::Event;
 use ffs_device::{BlockDevice, MemDevice};
+use ffs_ondisk::Ino;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -179,4 +181,50 @@ fn contents(dev: MemDevice) -> BTreeSet<Vec<u8>> {
         found.insert(bytes.to_vec());
     }
     found
+}
+
+/// A loss of power may leave a moved directory with its old name and a `..` that names its new
+/// parent, here a directory below itself. The names decide what may move where.
+#[test]
+fn names_decide_on_an_unchecked_volume_where_a_moved_directory_has_its_old_name() {
+    let w = world(4096, 512);
+    let cred = Cred::root();
+    let a = w.dir(&w.root, "a");
+    let c = w.dir(&a, "c");
+    drop(w.dir(&c, "d"));
+    w.fs.sync().unwrap();
+    let (ino_a, ino_c) = (w.fs.getattr(&a).ino, w.fs.getattr(&c).ino);
+    let mut image = w.record().to_vec();
+    // `.` and `..` of the directory a.
+    let record = |ino: Ino, len: u16, name: &[u8]| {
+        let head = [&ino.0.to_le_bytes()[..], &len.to_le_bytes(), &[4, name.len() as u8]].concat();
+        [&head[..], name, &vec![0; 4 - name.len()]].concat()
+    };
+    let old = [record(ino_a, 12, b"."), Ino::ROOT.0.to_le_bytes().to_vec()].concat();
+    let new = [record(ino_a, 12, b"."), ino_c.0.to_le_bytes().to_vec()].concat();
+    let at: Vec<usize> =
+        (0..image.len() - 16).step_by(512).filter(|at| image[*at..].starts_with(&old)).collect();
+    assert_eq!(at.len(), 1, "one block begins so");
+    image[at[0]..at[0] + new.len()].copy_from_slice(&new);
+
+    let dev = Arc::new(MemDevice::from_bytes(&image));
+    let fs = Ffs::mount(dev.clone(), &soft_updates(), Env::system()).unwrap();
+    assert!(fs.unchecked().is_some());
+    let root = fs.root().unwrap();
+    let a = fs.lookup(&cred, &root, b"a").unwrap();
+    let c = fs.lookup(&cred, &a, b"c").unwrap();
+    let d = fs.lookup(&cred, &c, b"d").unwrap();
+    let rename = |from: (&Vnode, &[u8]), to: (&Vnode, &[u8])| {
+        fs.rename(&cred, from, to, RenameMode::Replace)
+    };
+    let below = rename((&root, b"a"), (&d, b"a")).unwrap_err();
+    assert!(matches!(below, Error::Invalid(_)), "{below}");
+    let below = rename((&a, b"c"), (&d, b"c")).unwrap_err();
+    assert!(matches!(below, Error::Invalid(_)), "{below}");
+    rename((&c, b"d"), (&a, b"e")).unwrap();
+    rename((&a, b"e"), (&root, b"f")).unwrap();
+    drop((a, c, d, root));
+    fs.unmount().unwrap();
+    let report = Fsck::new(dev, FsckOptions::preen()).run();
+    assert_eq!(report.exit_code, 0, "{:?}", report.findings);
 }

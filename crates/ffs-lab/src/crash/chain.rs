@@ -55,6 +55,7 @@ pub(super) fn next(
     });
     let walk = Walk { image: &image, tree: &found.tree, lives: lives.collect() };
     let snapshots = snapshots::surviving(&recording.snapshots, found);
+    let listed_in_vain = snapshots::listed_in_vain(found).collect();
     let found = walk.all()?;
     let mut tree = recording.tree.clone();
     tree.replace(found.names, &found.attrs);
@@ -70,6 +71,7 @@ pub(super) fn next(
         fingerprint,
         snapshots,
         unchecked: true,
+        listed_in_vain,
     })
 }
 

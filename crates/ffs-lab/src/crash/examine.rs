@@ -42,7 +42,7 @@ use super::oracle::{Condition, Expectation, Promise};
 use super::overlay::{Changes, OverlayDevice};
 use super::raw;
 use super::record::{Recording, Setting, Window};
-use super::snapshots;
+use super::snapshots::{self, Listed};
 use super::states::{Layout, WindowStates};
 use super::suj::{self, Recovery};
 
@@ -287,10 +287,14 @@ impl<'a> Examiner<'a> {
         let crashes = self.crash_points(window, layout);
         let found = self.checker.found();
         let before = out.len();
-        let open = condition == Condition::Untouched;
-        let foreign = self.recording.background;
+        let listed = match condition {
+            // The check in the background makes a snapshot of its own.
+            Condition::Untouched if self.recording.background => Listed::Any,
+            Condition::Untouched => Listed::Making(&self.base.listed_in_vain),
+            _ => Listed::None,
+        };
         self.overlay.with_bytes(|bytes| {
-            snapshots::judge(records, (bytes, found), crashes, (open, foreign), out);
+            snapshots::judge(records, (bytes, found), crashes, listed, out);
         });
         if condition == Condition::Recovered {
             out.iter_mut().skip(before).for_each(|v| v.what.push_str(", after a check"));

@@ -11,7 +11,7 @@ use ffs_admin::newfs::{NewfsOptions, newfs};
 use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_core::{Env, Ffs, MountOptions};
 use ffs_device::{BlockDevice, ManualClock, MemDevice, SplitMix64, Timestamp};
-use ffs_ondisk::{Endian, Format, Geometry, journal};
+use ffs_ondisk::{Endian, Format, Geometry, Ino, journal};
 
 use super::exec::{Executor, Tree};
 use super::history::{Action, Step};
@@ -151,6 +151,9 @@ pub struct BaseVolume {
     pub(super) snapshots: Vec<SnapshotRecord>,
     /// Whether it has lost space: a crash left it, and it was not checked.
     pub(super) unchecked: bool,
+    /// Inodes that its superblock lists as snapshots and that are none: a crash interrupted the
+    /// making of one, or its removal. A mount removes them from the list.
+    pub(super) listed_in_vain: Vec<Ino>,
 }
 
 impl Shape {
@@ -172,6 +175,7 @@ impl Shape {
             fingerprint: 0,
             snapshots: Vec::new(),
             unchecked: false,
+            listed_in_vain: Vec::new(),
         };
         let ops = if standard_tree { self.standard_tree() } else { Vec::new() };
         let mut base = base.with(&ops)?;
@@ -254,6 +258,7 @@ impl BaseVolume {
             fingerprint,
             snapshots,
             unchecked,
+            listed_in_vain: Vec::new(),
         })
     }
 
@@ -271,6 +276,7 @@ impl BaseVolume {
             steps: self.steps.clone(),
             snapshots: self.snapshots.clone(),
             unchecked: self.unchecked,
+            listed_in_vain: self.listed_in_vain.clone(),
         }
     }
 

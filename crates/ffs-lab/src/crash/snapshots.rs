@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use ffs_admin::fsck::quick_check;
 use ffs_device::{BlockDevice, MemDevice};
+use ffs_ondisk::Ino;
 
 use super::block_hashes::BlockHashes;
 use super::exec::Executor;
@@ -202,14 +203,31 @@ impl SnapshotRecord {
     }
 }
 
+/// The inodes that the superblock lists and that are no snapshots.
+pub(super) fn listed_in_vain(found: &Found) -> impl Iterator<Item = Ino> + '_ {
+    let is_snapshot =
+        |ino: Ino| found.tree.inode(ino).is_some_and(|inode| found.tree.is_snapshot(inode));
+    found.tree.listed_snapshots().into_iter().filter(move |ino| !is_snapshot(*ino))
+}
+
+/// Which inodes that are no snapshots the superblock may list.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Listed<'a> {
+    /// None.
+    None,
+    /// One that is being made, and these.
+    Making(&'a [Ino]),
+    /// Any.
+    Any,
+}
+
 /// Adds to `out` what is wrong with the snapshots of a state that any of the `crashes` may have
-/// left. `open`: the list may have a snapshot that is being made. `foreign`: it may have one at any
-/// time.
+/// left.
 pub(super) fn judge(
     records: &[SnapshotRecord],
     (image, found): (&[u8], &Found),
     crashes: impl Iterator<Item = CrashPoint>,
-    (open, foreign): (bool, bool),
+    listed: Listed<'_>,
     out: &mut Vec<Violation>,
 ) {
     for record in records {
@@ -220,14 +238,14 @@ pub(super) fn judge(
             record.judge_presence(found, crash, out);
         }
         let creating = records.iter().any(|r| progress(r.made, crash) == Progress::Running);
-        if open && (creating || foreign) {
-            continue;
-        }
-        for ino in found.tree.listed_snapshots() {
-            if !found.tree.inode(ino).is_some_and(|inode| found.tree.is_snapshot(inode)) {
-                let what = format!("the superblock lists inode {}, which is no snapshot", ino.0);
-                out.push(Violation::new("S3", what));
-            }
+        let allowed = |ino: &Ino| match listed {
+            Listed::None => false,
+            Listed::Making(known) => creating || known.contains(ino),
+            Listed::Any => true,
+        };
+        for ino in listed_in_vain(found).filter(|ino| !allowed(ino)) {
+            let what = format!("the superblock lists inode {}, which is no snapshot", ino.0);
+            out.push(Violation::new("S3", what));
         }
     }
 }
@@ -260,7 +278,7 @@ mod tests {
         let (mut checker, mut out) = (Checker::new(), Vec::new());
         let found = checker.check(&image);
         let crash = std::iter::once(CrashPoint::from(9));
-        judge(&base.snapshots, (image, found), crash, (false, false), &mut out);
+        judge(&base.snapshots, (image, found), crash, Listed::None, &mut out);
         let mut rules: Vec<String> = out.into_iter().map(|violation| violation.rule).collect();
         rules.dedup();
         rules

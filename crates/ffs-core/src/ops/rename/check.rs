@@ -2,14 +2,15 @@
 
 use super::{Moved, NameInDir, Renaming, Request};
 use crate::cred::Cred;
-use crate::dir::Dir;
+use crate::dir::{self, Dir};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
 use crate::ops::{Held, check_alive, check_directory, check_in_tree, perm};
 use crate::ordering::Event;
-use crate::types::{Access, RenameMode};
+use crate::types::{Access, DirEntry, RenameMode};
 use ffs_ondisk::dinode::LINK_MAX;
-use ffs_ondisk::{Ino, Place, Structure};
+use ffs_ondisk::{FileType, Ino, Place, Structure};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Whether `file` is the directory that contains the name.
@@ -55,14 +56,14 @@ impl Renaming<'_> {
             return Ok(());
         }
         if self.src.is_dir() {
-            let Some(above) = self.above(self.req.to.dir, self.src.ip)? else {
+            let Some(above) = self.ancestors(self.req.to.dir, self.src.ip)? else {
                 return Err(loop_error(&self.req, LoopAt::Source));
             };
             self.above_src = above;
         }
         match &self.dst {
             Some(dst) if self.src.is_dir() && dst.is_dir() || self.swaps_dir(dst) => {
-                let Some(above) = self.above(self.req.from.dir, dst.ip)? else {
+                let Some(above) = self.ancestors(self.req.from.dir, dst.ip)? else {
                     return Err(loop_error(&self.req, LoopAt::Target));
                 };
                 self.above_dst = above;
@@ -89,19 +90,30 @@ impl Renaming<'_> {
     }
 
     /// The directory `from` and its ancestors up to the root; `None` if `top` is among them.
-    fn above(&self, from: &Arc<Inode>, top: &Arc<Inode>) -> Result<Option<Vec<Ino>>> {
+    ///
+    /// On an unchecked volume `..` of a moved directory may name its new parent after a crash,
+    /// while its old name remains. There the names decide whether `top` is an ancestor, and the way
+    /// up may end at `top` or in a loop.
+    fn ancestors(&self, from: &Arc<Inode>, top: &Arc<Inode>) -> Result<Option<Vec<Ino>>> {
+        let unchecked = self.mp.is_unchecked();
+        if unchecked && self.is_below(top, from)? {
+            return Ok(None);
+        }
         let (mut at, mut above) = (Arc::clone(from), Vec::new());
         // Brent's cycle detection: `mark` moves up after 1, 2, 4, ... steps.
         let (mut mark, mut steps, mut limit) = (at.ino, 0u64, 1u64);
         loop {
             if Arc::ptr_eq(&at, top) {
-                return Ok(None);
+                return Ok(unchecked.then_some(above));
             }
             above.push(at.ino);
             if at.ino == Ino::ROOT {
                 return Ok(Some(above));
             }
-            let up = self.parent_of(&at)?;
+            let up = self.with_directory(&at, |dir| self.mp.parent_of(dir))?;
+            if up == mark && unchecked {
+                return Ok(Some(above));
+            }
             if up == mark {
                 let (s, place) = (Structure::Directory, Place::Inode(up));
                 let e = Error::corrupt(s, place, "'..'", "a loop", "a way to the root");
@@ -115,19 +127,74 @@ impl Renaming<'_> {
         }
     }
 
-    /// The inode number of the parent of `ip`, which this rename may have locked.
-    fn parent_of(&self, ip: &Arc<Inode>) -> Result<Ino> {
+    /// Whether the names in `top`, and in the directories below it, lead to `wanted`.
+    fn is_below(&self, top: &Arc<Inode>, wanted: &Arc<Inode>) -> Result<bool> {
+        let mut seen = BTreeSet::from([top.ino]);
+        let mut todo = vec![Arc::clone(top)];
+        while let Some(dir) = todo.pop() {
+            if Arc::ptr_eq(&dir, wanted) {
+                return Ok(true);
+            }
+            for ino in self.with_directory(&dir, |dir| self.subdirectories(dir))? {
+                if seen.insert(ino) {
+                    todo.push(self.mp.table.get(ino)?);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// The directories that `dir` names, besides itself and its parent.
+    fn subdirectories(&self, dir: Dir<'_>) -> Result<Vec<Ino>> {
+        let (mut found, mut at, mut bad) = (Vec::new(), 0, None);
+        while let Some(chunk) = dir::read_chunk(dir, at, &mut bad)? {
+            let mut each = |entry: DirEntry<'_>| {
+                let named = entry.name != b"." && entry.name != b"..";
+                // Old directories of UFS1 have no types.
+                if named && entry.kind.is_none_or(|kind| kind == FileType::Directory) {
+                    found.push((entry.ino, entry.kind.is_some()));
+                }
+                true
+            };
+            chunk.show(self.mp.ump.g(), &mut each, &mut bad);
+            at = chunk.end();
+        }
+        if let Some(e) = bad {
+            return Err(self.mp.damaged(e));
+        }
+        let mut dirs = Vec::new();
+        for (ino, is_dir) in found {
+            let is_dir = is_dir || {
+                let ip = self.mp.table.get(ino)?;
+                self.with_inode(&ip, |dir| Ok(check_directory(&dir).is_ok()))?
+            };
+            dirs.extend(is_dir.then_some(ino));
+        }
+        Ok(dirs)
+    }
+
+    /// Calls `read` with the directory `ip`, which this rename may have locked.
+    fn with_directory<T>(
+        &self,
+        ip: &Arc<Inode>,
+        read: impl FnOnce(Dir<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.with_inode(ip, |dir| {
+            check_directory(&dir)?;
+            check_in_tree(dir)?;
+            read(dir)
+        })
+    }
+
+    fn with_inode<T>(&self, ip: &Arc<Inode>, read: impl FnOnce(Dir<'_>) -> Result<T>) -> Result<T> {
         let dst = self.dst.as_ref().map(|dst| &dst.file);
         let ours =
             [self.root.as_ref(), Some(&self.d1), self.d2.as_ref(), Some(&self.src.file), dst];
         match ours.into_iter().flatten().find(|have| std::ptr::eq(have.ip, &**ip)) {
-            Some(dir) => self.mp.parent_of(dir.view()),
+            Some(locked) => read(locked.view()),
             None => {
                 let data = ip.read();
-                let dir = self.mp.view(ip, &data);
-                check_directory(&data)?;
-                check_in_tree(dir)?;
-                self.mp.parent_of(dir)
+                read(self.mp.view(ip, &data))
             }
         }
     }
