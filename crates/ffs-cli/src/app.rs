@@ -109,6 +109,9 @@ commands! {
     Chmod chmod "chmod";
     Chown chown "chown";
     Chflags chflags "chflags";
+    Getfacl getfacl "getfacl";
+    Setfacl setfacl "setfacl";
+    Xattr xattr "xattr";
     Mkdir mkdir "mkdir";
     Rm rm "rm";
     Mv mv "mv";

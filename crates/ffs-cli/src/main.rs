@@ -7,7 +7,7 @@
 //! | `copying`, `compare` | progress and messages of copies; comparing trees |
 //! | `session`, `namei`, `spec` | mounted images; paths in them; the notation `IMAGE@N:/path` |
 //! | `walk` | a walk over a tree of an image |
-//! | `mode`, `owner` | arguments of chmod(1) and chown(8) |
+//! | `mode`, `owner`, `acl` | arguments of chmod(1), chown(8) and setfacl(1) |
 //! | `quotas` | volumes with quotas, for the quota commands |
 //! | `log` | which events are logged, and where |
 //! | `output`, `progress`, `fail`, `signals` | messages, progress bars, errors, SIGINT |
@@ -22,6 +22,7 @@
     reason = "the comments of arguments are help texts, where IMAGE[@N] is no link"
 )]
 
+mod acl;
 mod app;
 mod bgfsck;
 mod bsd;

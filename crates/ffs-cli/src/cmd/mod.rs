@@ -16,6 +16,7 @@ pub(crate) mod dumpfs;
 pub(crate) mod edquota;
 pub(crate) mod find;
 pub(crate) mod fsck;
+pub(crate) mod getfacl;
 pub(crate) mod growfs;
 pub(crate) mod lab;
 pub(crate) mod ln;
@@ -32,6 +33,7 @@ pub(crate) mod quotaon;
 pub(crate) mod repquota;
 pub(crate) mod restore;
 pub(crate) mod rm;
+pub(crate) mod setfacl;
 pub(crate) mod snapshot;
 pub(crate) mod stat;
 pub(crate) mod sysctl;
@@ -40,6 +42,7 @@ pub(crate) mod tree;
 pub(crate) mod truncate;
 pub(crate) mod tunefs;
 pub(crate) mod umount;
+pub(crate) mod xattr;
 
 /// What `--help` and the manual page add to the options.
 pub(crate) struct Doc {

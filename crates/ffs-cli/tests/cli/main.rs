@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 mod acl;
 mod apps;
+mod attributes;
 mod bgfsck;
 mod build;
 mod changes;

@@ -207,7 +207,7 @@ impl SnapshotRecord {
 pub(super) fn listed_in_vain(found: &Found) -> impl Iterator<Item = Ino> + '_ {
     let is_snapshot =
         |ino: Ino| found.tree.inode(ino).is_some_and(|inode| found.tree.is_snapshot(inode));
-    found.tree.listed_snapshots().into_iter().filter(move |ino| !is_snapshot(*ino))
+    found.tree.listed_snapshots().filter(move |ino| !is_snapshot(*ino))
 }
 
 /// Which inodes that are no snapshots the superblock may list.

@@ -1,0 +1,103 @@
+//! `ffs xattr`, `ffs getfacl` and `ffs setfacl`.
+
+use crate::common::{Dir, fails, ffs, fsck_clean, ok, run, text};
+use std::path::Path;
+
+#[test]
+fn attributes_are_set_listed_shown_and_removed() {
+    let d = Dir::new();
+    let image = d.image("a.img", "16m", &[]);
+    let at = |path: &str| format!("{image}:{path}");
+    ok(&["touch", &at("/f"), &at("/g")]);
+    ok(&["xattr", "set", "user.comment", "from 4.4BSD", &at("/f"), &at("/g")]);
+    ok(&["xattr", "set", "-i", &d.file("v", b"\0\xff\n"), "system.blob", &at("/f")]);
+    let listed = ok(&["xattr", "ls", &at("/f")]);
+    assert!(listed.contains("      11  user.comment\n"), "{listed}");
+    assert!(listed.contains("       3  system.blob\n"), "{listed}");
+    assert_eq!(ok(&["xattr", "get", "user.comment", &at("/g")]), "from 4.4BSD");
+    assert_eq!(run(&["xattr", "get", "system.blob", &at("/f")]).stdout, b"\0\xff\n");
+    assert_eq!(ok(&["xattr", "get", "-x", "system.blob", &at("/f")]), "00ff0a\n");
+    let json = ok(&["xattr", "ls", "--json", &at("/f"), &at("/g")]);
+    let lines: Vec<serde_json::Value> =
+        json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!((&lines[2]["namespace"], &lines[2]["bytes"]), (&"user".into(), &11.into()));
+    ok(&["xattr", "rm", "user.comment", &at("/f")]);
+    fails(&["xattr", "rm", "user.comment", &at("/f")], 1, "no such attribute");
+    ok(&["xattr", "rm", "-f", "user.comment", &at("/f")]);
+    fails(&["xattr", "get", "user.comment", &at("/f")], 1, "no such attribute");
+    fails(&["xattr", "get", "comment", &at("/f")], 64, "user.comment or system.NAME");
+    fails(&["xattr", "set", "user.a", &at("/f")], 64, "a value and a file");
+    // Links themselves.
+    ok(&["ln", "-s", "f", &at("/link")]);
+    ok(&["xattr", "set", "-P", "user.own", "1", &at("/link")]);
+    assert_eq!(ok(&["xattr", "ls", "-P", &at("/link")]), "       1  user.own\n");
+    assert!(!ok(&["xattr", "ls", &at("/link")]).contains("user.own"));
+    let large = d.file("large", &vec![1; (1 << 20) + 1]);
+    fails(&["xattr", "set", "-i", &large, "user.a", &at("/f")], 1, "larger than any attribute");
+    fsck_clean(Path::new(&image));
+    let old = d.image("old.img", "8m", &["-O", "1"]);
+    ok(&["touch", &format!("{old}:/f")]);
+    fails(&["xattr", "set", "user.a", "1", &format!("{old}:/f")], 1, "not supported");
+}
+
+#[test]
+fn access_lists_are_shown_and_changed_as_on_bsd() {
+    let d = Dir::new();
+    let image = d.image("a.img", "16m", &[]);
+    let at = |path: &str| format!("{image}:{path}");
+    ok(&["touch", &at("/f")]);
+    fails(&["setfacl", "-m", "u:7:rw", &at("/f")], 1, "tunefs -a enables them");
+    ok(&["tunefs", "-a", "enable", &image]);
+    ok(&["mkdir", &at("/etc"), &at("/d")]);
+    let users = d.file("passwd", b"root:*:0:0::/:\njoe:*:77:78::/:\n");
+    ok(&["cp", &users, &at("/etc/passwd")]);
+    ok(&["cp", &d.file("group", b"wheel:*:0:\nstaff:*:4244:\n"), &at("/etc/group")]);
+    ok(&["chmod", "640", &at("/f")]);
+    let shown = |path: &str| ok(&["getfacl", "-q", &at(path)]);
+    assert_eq!(
+        ok(&["getfacl", &at("/f")]),
+        "# file: /f\n# owner: root\n# group: wheel\nuser::rw-\ngroup::r--\nother::---\n"
+    );
+    ok(&["setfacl", "-m", "u:joe:rwx,g:staff:4", &at("/f")]);
+    assert_eq!(
+        shown("/f"),
+        "user::rw-\nuser:joe:rwx\ngroup::r--\ngroup:staff:r--\nmask::rwx\nother::---\n"
+    );
+    // The group bits of the mode are the mask.
+    assert!(ok(&["ls", "-l", &at("/f")]).starts_with("-rw-rwx---"));
+    assert!(ok(&["getfacl", "-n", &at("/f")]).contains("user:77:rwx\n"));
+    ok(&["setfacl", "-n", "-m", "u:5:w", &at("/f")]);
+    ok(&["setfacl", "-m", "m::r", &at("/f")]);
+    assert!(shown("/f").contains("mask::r--\n"));
+    ok(&["setfacl", "-x", "u:joe,u:5", &at("/f")]);
+    assert_eq!(shown("/f"), "user::rw-\ngroup::r--\ngroup:staff:r--\nmask::r--\nother::---\n");
+    // One list for another file, by a pipe.
+    ok(&["touch", &at("/g")]);
+    let list = d.file("list", format!("# a comment\n{}", shown("/f")).as_bytes());
+    let output =
+        ffs().args(["setfacl", "-M", "-", &at("/g")]).pipe_stdin(&list).unwrap().output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(shown("/g"), shown("/f"));
+    ok(&["setfacl", "-b", &at("/g")]);
+    assert_eq!(shown("/g"), "user::rw-\ngroup::r--\nother::---\n");
+
+    // Default lists, which new files inherit.
+    ok(&["setfacl", "-d", "-m", "u::rwx,g::rx,o::,u:joe:rwx", &at("/d")]);
+    assert!(ok(&["getfacl", "-q", "-d", &at("/d")]).contains("user:joe:rwx\n"));
+    ok(&["mkdir", &at("/d/e")]);
+    assert!(shown("/d/e").contains("user:joe:rwx\n"));
+    let json = ok(&["getfacl", "--json", "-d", &at("/d/e")]);
+    let line: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(line["entries"].as_array().unwrap().len(), 5);
+    ok(&["setfacl", "-R", "-b", "-k", &at("/d")]);
+    assert_eq!(ok(&["getfacl", "-q", "-d", &at("/d/e")]), "");
+    assert_eq!(shown("/d/e").lines().count(), 3);
+    fails(&["getfacl", "-d", &at("/f")], 1, "not a directory");
+    fails(&["setfacl", "-m", "u:joe", &at("/f")], 64, "can only be removed");
+    fails(&["setfacl", "-m", "u:joe:rq", &at("/f")], 64, "is not an entry such as");
+    fails(&["setfacl", "-m", "u:nobodyhere:r", &at("/f")], 1, "no such user in /etc/passwd of ");
+    fails(&["setfacl", "-x", "u:", &at("/f")], 1, "needs exactly one owner");
+    fails(&["setfacl", &at("/f")], 64, "nothing to change");
+    fsck_clean(Path::new(&image));
+}
