@@ -143,10 +143,22 @@ impl Server {
         format!("ok {}\t{}\t{now}", before.name, before.value)
     }
 
+    /// The way of requests.
+    fn transport(&self) -> Sysctl {
+        Sysctl {
+            name: "vfs.ffs.transport",
+            nature: Nature::Gauge,
+            value: if self.io_uring { "io_uring" } else { "dev" }.to_owned(),
+            meaning: "The way of the kernel's requests: io_uring, or dev for /dev/fuse.",
+        }
+    }
+
     /// As many lines as fit into a message.
     fn list(&self, from: &str, line: impl Fn(&Sysctl) -> String) -> Result<String, Errno> {
         let from: usize = from.parse().map_err(|_| Errno::INVAL)?;
-        let (all, mut lines, mut next) = (self.fs.sysctl(), String::new(), 0);
+        let (mut all, mut lines, mut next) = (self.fs.sysctl(), String::new(), 0);
+        let transport = self.transport();
+        all.insert(all.partition_point(|s| s.name < transport.name), transport);
         for (i, entry) in all.iter().enumerate().skip(from) {
             let more = line(entry);
             if lines.len() + more.len() + 32 > MESSAGE {

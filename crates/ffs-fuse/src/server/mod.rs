@@ -58,6 +58,8 @@ pub(crate) struct Server {
     nodes: Nodes,
     options: ServerOptions,
     acls: bool,
+    /// Requests pass over io_uring.
+    io_uring: bool,
     checker: OnceLock<Arc<Checker>>,
 }
 
@@ -69,7 +71,8 @@ impl Server {
     pub(crate) fn new(fs: Ffs, options: ServerOptions) -> ffs_core::Result<Server> {
         let root = fs.root()?;
         let acls = options.default_permissions && fs.acls();
-        Ok(Server { nodes: Nodes::new(root), acls, fs, options, checker: OnceLock::new() })
+        let (nodes, checker) = (Nodes::new(root), OnceLock::new());
+        Ok(Server { nodes, acls, io_uring: false, fs, options, checker })
     }
 
     /// The mounted volume.
@@ -108,6 +111,7 @@ impl Server {
 
     /// Records the features that the kernel granted.
     pub(crate) fn set_features(&mut self, f: Features) {
+        self.io_uring = f.has(Features::OVER_IO_URING);
         self.acls &= f.has(Features::POSIX_ACL.with(Features::SETXATTR_EXT));
     }
 
