@@ -17,6 +17,7 @@ mod killed;
 mod life;
 mod names;
 mod quota;
+mod rings;
 #[path = "../common/served.rs"]
 mod served;
 mod sys;
@@ -31,6 +32,7 @@ fn main() {
     if let Some(code) = ffs_fuse::run_as_helper(arguments.clone(), None, |_| ()) {
         std::process::exit(code);
     }
+    sys::forbid_as_wanted(&arguments);
     if arguments.get(1).is_some_and(|a| a == "serve") {
         std::process::exit(served::serve(&arguments[2..]));
     }
@@ -59,7 +61,7 @@ fn run(arguments: &[OsString]) -> i32 {
         println!("skipped: all tests of mounts: {why}");
         return 0;
     }
-    let all: [&[Test]; 10] = [
+    let all: [&[Test]; 11] = [
         control::TESTS,
         life::TESTS,
         names::TESTS,
@@ -69,6 +71,7 @@ fn run(arguments: &[OsString]) -> i32 {
         handles::TESTS,
         durable::TESTS,
         quota::TESTS,
+        rings::TESTS,
         killed::TESTS,
     ];
     let mut failed = Vec::new();
