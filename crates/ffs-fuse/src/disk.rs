@@ -64,7 +64,7 @@ impl Disk {
         // From here on, dropping `disk` unmounts.
         let mut disk = Disk { mount_point, threads: Vec::new() };
         let wanted = Features::BIG_WRITES.with(Features::MAX_PAGES).with(Features::ASYNC_READ);
-        kernel.handshake(wanted).map_err(MountError::Session)?;
+        kernel.handshake(|_| wanted).map_err(MountError::Session)?;
         let served = Arc::new(Served { kernel, device });
         for number in 0..THREADS {
             let served = Arc::clone(&served);
@@ -99,7 +99,8 @@ impl Drop for Disk {
 impl Served {
     /// Answers requests until the file system is unmounted.
     fn work(&self) {
-        let (mut buffer, mut reply) = (Device::buffer(), Reply::new());
+        let (mut buffer, mut space) = (Device::buffer(), Reply::buffer());
+        let mut reply = Reply::new(&mut space);
         loop {
             match self.kernel.receive(&mut buffer) {
                 Ok(Received::Again) => {}

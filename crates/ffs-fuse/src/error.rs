@@ -99,9 +99,32 @@ pub enum MountError {
     /// The background server could not start. The text is its message.
     #[error("{0}")]
     Background(String),
+    /// The mount was to use io_uring, and cannot.
+    #[error("io_uring=on: {0}")]
+    NoIoUring(#[from] NoIoUring),
     /// The session with the kernel ended with an error.
     #[error("the session with the kernel failed: {}", host_words(.0))]
     Session(io::Error),
+}
+
+/// Why requests cannot pass over io_uring.
+#[derive(Debug, thiserror::Error)]
+pub enum NoIoUring {
+    /// The kernel does not offer it.
+    #[error(
+        "the kernel does not offer FUSE over io_uring, which Linux 6.14 and newer have: root \
+         switches it on with echo Y > /sys/module/fuse/parameters/enable_uring"
+    )]
+    NotOffered,
+    /// This process cannot make rings.
+    #[error(
+        "no ring can be made: {} (kernel.io_uring_disabled is set, or a container forbids it)",
+        host_words(.0)
+    )]
+    Forbidden(io::Error),
+    /// The kernel refused the rings.
+    #[error("the kernel refused a ring: {}", host_words(.0))]
+    Refused(io::Error),
 }
 
 fn advice(error: &ffs_core::Error, image: &str) -> String {

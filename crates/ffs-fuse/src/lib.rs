@@ -11,7 +11,7 @@
 //! | `serve` | a mount from the [`MountRequest`] to its end |
 //! | `log`, `trace` | the log of a server; the trace of its requests |
 //! | `recorder` | the requests of a mount for a caller that keeps a trace |
-//! | `session` | the worker threads of a mount |
+//! | `session` | the threads that serve a mount: `/dev/fuse`, or rings of io_uring |
 //! | `signals`, `syncer` | the threads beside the workers: signals, periodic writes |
 //! | `notifier` | replies that wait until the kernel has dropped cached pages |
 //! | `server` | the FUSE operations, implemented with operations of [`ffs_core`] |
@@ -70,10 +70,10 @@ pub use control::{
 };
 pub use daemon::mount_daemon;
 pub use disk::Disk;
-pub use error::MountError;
+pub use error::{MountError, NoIoUring};
 pub use helper::run_as_helper;
 pub use log::LogWriter;
-pub use options::{OptionError, Options, describe_options, parse_options};
+pub use options::{OptionError, Options, UseIoUring, describe_options, parse_options};
 pub use recorder::{CallArgs, CallRecorder, ServedCall};
 pub use serve::{MountRequest, Mounted, Opener, mount_foreground};
 pub use umount::{UnmountRequest, remount, unmount_and_wait};

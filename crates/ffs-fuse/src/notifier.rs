@@ -19,8 +19,11 @@ use std::sync::mpsc::{Sender, channel};
 /// A reply that waits until the kernel has dropped pages.
 struct Job {
     pages: Pages,
-    answer: Vec<u8>,
+    send: SendReply,
 }
+
+/// Sends a reply.
+pub(crate) type SendReply = Box<dyn FnOnce() + Send>;
 
 /// The handle of the thread, which ends when this is dropped.
 pub(crate) struct Notifier {
@@ -38,18 +41,17 @@ impl Notifier {
             for job in jobs {
                 // This fails if the kernel has forgotten the file, which then has no pages.
                 device.send(&Reply::stale_content(job.pages));
-                device.send(&job.answer);
+                (job.send)();
             }
         })?;
         Ok(Notifier { queue })
     }
 
-    /// Makes the kernel drop `pages`, then sends `answer`.
-    pub(crate) fn answer(&self, pages: Pages, answer: &[u8], device: &Device) {
-        let job = Job { pages, answer: answer.to_vec() };
-        if let Err(unsent) = self.queue.send(job) {
+    /// Makes the kernel drop `pages`, then sends a reply by `send`.
+    pub(crate) fn answer(&self, pages: Pages, send: SendReply) {
+        if let Err(unsent) = self.queue.send(Job { pages, send }) {
             // The thread ends only if it panicked. A stale page is better than no reply.
-            device.send(&unsent.0.answer);
+            (unsent.0.send)();
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct Options {
     pub writeback: bool,
     /// Threads that serve requests.
     pub threads: usize,
+    /// Whether requests pass over io_uring.
+    pub io_uring: UseIoUring,
     /// How long the kernel may cache names.
     pub entry_timeout: Duration,
     /// How long the kernel may cache that a name does not exist.
@@ -45,6 +47,17 @@ pub struct Options {
     pub remount: bool,
     /// Log each request.
     pub debug: bool,
+}
+
+/// Whether requests pass over io_uring instead of `/dev/fuse`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UseIoUring {
+    /// If the kernel and the system permit it.
+    Auto,
+    /// Yes, or the mount fails.
+    On,
+    /// No.
+    Off,
 }
 
 /// An option that cannot be parsed.
@@ -90,6 +103,7 @@ impl Default for Options {
             xattrs: true,
             writeback: false,
             threads: 4,
+            io_uring: UseIoUring::Auto,
             entry_timeout: LONG,
             negative_timeout: LONG,
             attr_timeout: None,
@@ -222,7 +236,13 @@ words! {
         |o, _| set!(o.writeback => true);
     "nowriteback" "" "each write goes to the server at once (the default)"
         |o, _| set!(o.writeback => false);
-    "threads" "1 to 64" "threads that serve requests" |o, v| read!(o.threads, threads(v));
+    "threads" "1 to 64" "threads that serve requests; with io_uring, those for requests that may \
+        wait"
+        |o, v| read!(o.threads, threads(v));
+    "io_uring" "auto, on or off" "whether requests pass over io_uring, which serves programs on \
+        several processors at once: auto (the default) if the kernel offers it, for which root \
+        writes Y to /sys/module/fuse/parameters/enable_uring; on: or the mount fails"
+        |o, v| read!(o.io_uring, io_uring(v));
     "entry_timeout" "seconds" "how long the kernel may cache names"
         |o, v| read!(o.entry_timeout, seconds(v));
     "negative_timeout" "seconds" "how long the kernel may cache that a name does not exist"
@@ -281,6 +301,15 @@ const FOR_MOUNT: &[&str] = &[
 
 fn threads(v: &str) -> Option<usize> {
     v.parse().ok().filter(|n| (1..=64).contains(n))
+}
+
+fn io_uring(v: &str) -> Option<UseIoUring> {
+    match v {
+        "auto" => Some(UseIoUring::Auto),
+        "on" => Some(UseIoUring::On),
+        "off" => Some(UseIoUring::Off),
+        _ => None,
+    }
 }
 
 fn seconds(v: &str) -> Option<Duration> {
@@ -353,6 +382,9 @@ mod tests {
         assert_eq!(o.core.atime, Atime::Never);
         assert_eq!((o.threads, o.dev, o.suid), (3, Some(false), None));
         assert_eq!(o.timeouts().attr, Duration::from_millis(500));
+        let ring = |words: &str| parse_options(&[words]).unwrap().io_uring;
+        assert_eq!((ring("rw"), ring("io_uring=on")), (UseIoUring::Auto, UseIoUring::On));
+        assert_eq!(ring("io_uring=on,io_uring=off"), UseIoUring::Off);
         assert_eq!(parse_options(&["writeback"]).unwrap().timeouts().attr, SHORT);
     }
 
@@ -383,6 +415,10 @@ mod tests {
             "mount option 'dirpref=newest': expected old, new, new10 or depth"
         );
         assert_eq!(message("threads=0"), "mount option 'threads=0': expected 1 to 64");
+        assert_eq!(
+            message("io_uring=yes"),
+            "mount option 'io_uring=yes': expected auto, on or off"
+        );
         assert_eq!(message("ro=1"), "mount option 'ro=1': expected no value");
         assert!(message("cache").contains("expected a size"));
         assert!(message("attr_timeout=-1").contains("expected seconds"));

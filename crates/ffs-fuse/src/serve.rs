@@ -1,15 +1,15 @@
 //! A mount from the request to its end: opens the volume, mounts it, serves it, closes it.
 
 use crate::checker::CheckFn;
-use crate::error::MountError;
+use crate::error::{MountError, NoIoUring};
 use crate::kernel::{self, MountParams};
-use crate::options::Options;
+use crate::options::{Options, UseIoUring};
 use crate::recorder::CallRecorder;
 use crate::server::{Server, ServerOptions};
-use crate::session::Session;
+use crate::session::{Rings, Session};
 use crate::signals::Caught;
 use crate::syncer::Syncer;
-use crate::wire::Device;
+use crate::wire::{Device, Features};
 use ffs_core::{CheckNeed, Env, Ffs};
 use ffs_device::lock::LockWait;
 use ffs_device::open::{self, OpenOptions, Opened};
@@ -92,14 +92,13 @@ pub fn mount_foreground(
     }
     let failed =
         |source| MountError::FileSystem { image: kernel::display(&source_of(request)), source };
-    let options = server_options(request);
-    let served = Server::new(fs.clone(), options).map_err(failed).and_then(|server| {
-        let device = mount(request, &source, &mount_point, fs.is_read_only())?;
-        let session = start_session(device, server, &mount_point, request)?;
-        Ok(session)
-    });
-    let session = match served {
-        Ok(session) => session,
+    let server = || Server::new(fs.clone(), server_options(request)).map_err(failed);
+    let params = mount_params(request, &source, &mount_point, fs.is_read_only());
+    let session = match connect(request, &params, server) {
+        Ok(connected) => {
+            notes.extend(connected.note());
+            connected.session
+        }
         Err(e) => {
             // Only the clean flag has changed. The first error is the one to report.
             let _ = fs.unmount();
@@ -172,18 +171,18 @@ fn server_options(request: &MountRequest) -> ServerOptions {
     }
 }
 
-fn mount(
+fn mount_params(
     request: &MountRequest,
     source: &Path,
     mount_point: &Path,
     read_only: bool,
-) -> Result<Device, MountError> {
+) -> MountParams {
     let o = &request.options;
     let root = rustix::process::geteuid().is_root();
     let source = source.canonicalize().unwrap_or_else(|_| source.to_owned());
     let block_device = kernel::is_block_device(&source);
     let shown = o.fsname.as_ref().filter(|_| !block_device).map(PathBuf::from);
-    let params = MountParams {
+    MountParams {
         source: shown.unwrap_or(source),
         mount_point: mount_point.to_owned(),
         block_device,
@@ -193,28 +192,108 @@ fn mount(
         suid: o.suid.unwrap_or(request.like_mount),
         dev: o.dev.unwrap_or(request.like_mount),
         exec: o.exec,
-    };
-    Ok(Device::new(kernel::mount(&params)?))
+    }
 }
 
-/// Performs the handshake and starts the workers. Unmounts if that fails.
+/// A session that serves a mount.
+struct Connected {
+    session: Arc<Session>,
+    /// Whether requests pass over io_uring. If they do not although the kernel offers it, the
+    /// reason.
+    io_uring: Result<(), Option<NoIoUring>>,
+}
+
+impl Connected {
+    /// The remark for the user.
+    fn note(&self) -> Option<String> {
+        match &self.io_uring {
+            Ok(()) => Some("requests pass over io_uring".to_owned()),
+            Err(reason) => {
+                reason.as_ref().map(|why| format!("requests pass over /dev/fuse: {why}"))
+            }
+        }
+    }
+}
+
+/// Mounts and starts a session, over io_uring if the options and the kernel permit it. Leaves
+/// nothing mounted if that fails. `server` makes a server.
+fn connect(
+    request: &MountRequest,
+    params: &MountParams,
+    server: impl Fn() -> Result<Server, MountError>,
+) -> Result<Connected, MountError> {
+    let mut io_uring = request.options.io_uring;
+    let mut refused = None;
+    loop {
+        let server = server()?;
+        let device = Arc::new(Device::new(kernel::mount(params)?));
+        let error = match start_session(device, server, &params.mount_point, request, io_uring) {
+            Ok(connected) if refused.is_some() => {
+                return Ok(Connected { io_uring: Err(refused), ..connected });
+            }
+            Ok(connected) => return Ok(connected),
+            Err(e) => e,
+        };
+        let lazy = kernel::Force { lazy: true, force: false };
+        // The device is closed, so the mount is dead. Do not leave it to the user.
+        let _ = kernel::unmount(&params.mount_point, lazy);
+        match error {
+            // The kernel expects the rings, so this mount cannot be used.
+            MountError::NoIoUring(why) if io_uring == UseIoUring::Auto => {
+                (refused, io_uring) = (Some(why), UseIoUring::Off);
+            }
+            e => return Err(e),
+        }
+    }
+}
+
+/// Makes rings if the option permits it, given the features that the kernel has. There is no
+/// reason for the user if no rings were expected.
+fn make_rings(io_uring: UseIoUring, offered: Features) -> Result<Rings, Option<NoIoUring>> {
+    match io_uring {
+        UseIoUring::Off => Err(None),
+        _ if offered.has(Features::OVER_IO_URING) => {
+            Rings::new().map_err(|e| Some(NoIoUring::Forbidden(e)))
+        }
+        UseIoUring::Auto => Err(None),
+        UseIoUring::On => Err(Some(NoIoUring::NotOffered)),
+    }
+}
+
+/// Performs the handshake and starts the threads that serve.
 fn start_session(
-    device: Device,
+    device: Arc<Device>,
     mut server: Server,
     mount_point: &Path,
     request: &MountRequest,
-) -> Result<Arc<Session>, MountError> {
-    let started = device.handshake(server.features()).and_then(|features| {
-        server.set_features(features);
-        let (check, recorder) = (request.check, request.recorder.clone());
-        let session = Session::new(device, server, mount_point.to_owned(), check, recorder)?;
-        session.start(request.options.threads)?;
-        Ok(session)
+    io_uring: UseIoUring,
+) -> Result<Connected, MountError> {
+    let mut rings = Err(None);
+    let features = device.handshake(|offered| {
+        rings = make_rings(io_uring, offered);
+        let wanted = server.features();
+        if rings.is_ok() { wanted.with(Features::OVER_IO_URING) } else { wanted }
     });
-    started.map_err(|e| {
-        let lazy = kernel::Force { lazy: true, force: false };
-        // The device is closed, so the mount is dead. Do not leave it to the user.
-        let _ = kernel::unmount(mount_point, lazy);
-        MountError::Session(e)
-    })
+    let features = features.map_err(MountError::Session)?;
+    let rings = match rings {
+        Err(Some(why)) if io_uring == UseIoUring::On => return Err(why.into()),
+        rings => rings,
+    };
+    server.set_features(features);
+    if let Ok(rings) = &rings {
+        rings.register(&device).map_err(NoIoUring::Refused)?;
+    }
+    let (check, recorder) = (request.check, request.recorder.clone());
+    let start = || {
+        let session = Session::new(device, server, mount_point.to_owned(), check, recorder)?;
+        let io_uring = match rings {
+            Ok(rings) => Ok(session.start_rings(rings, request.options.threads)?),
+            Err(why) => {
+                session.start(request.options.threads)?;
+                Err(why)
+            }
+        };
+        Ok(Connected { session, io_uring })
+    };
+    start().map_err(MountError::Session)
 }

@@ -146,11 +146,22 @@ impl Server {
         format!("ok {}\t{}\t{now}", before.name, before.value)
     }
 
+    /// The way of requests.
+    fn transport(&self) -> Sysctl {
+        Sysctl {
+            name: "vfs.ffs.transport",
+            nature: Nature::Gauge,
+            value: if self.io_uring { "io_uring" } else { "dev" }.to_owned(),
+            meaning: "The way of the kernel's requests: io_uring, or dev for /dev/fuse.",
+        }
+    }
+
     /// As many lines as fit into a message.
     fn list(&self, from: &str, line: impl Fn(&Sysctl) -> String) -> Result<String, Errno> {
         let from: usize = from.parse().map_err(|_| Errno::INVAL)?;
         let mut all = self.fs.sysctl();
         all.extend(self.requests.sysctl());
+        all.push(self.transport());
         all.sort_by_key(|s| s.name);
         let (mut lines, mut next) = (String::new(), 0);
         for (i, entry) in all.iter().enumerate().skip(from) {

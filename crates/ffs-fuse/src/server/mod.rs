@@ -71,6 +71,8 @@ pub(crate) struct Server {
     /// The kernel opens directories without a request.
     no_opendir: bool,
     requests: RequestCounts,
+    /// Requests pass over io_uring.
+    io_uring: bool,
     checker: OnceLock<Arc<Checker>>,
 }
 
@@ -85,6 +87,7 @@ impl Server {
         Ok(Server {
             nodes: Nodes::new(root),
             acls,
+            io_uring: false,
             no_xattrs: false,
             no_open: false,
             no_opendir: false,
@@ -151,6 +154,7 @@ impl Server {
 
     /// Records the features that the kernel granted.
     pub(crate) fn set_features(&mut self, f: Features) {
+        self.io_uring = f.has(Features::OVER_IO_URING);
         self.acls &= f.has(Features::POSIX_ACL.with(Features::SETXATTR_EXT));
         let xattrs = self.options.xattrs && self.fs.xattrs();
         self.no_xattrs = !self.acls && !xattrs;

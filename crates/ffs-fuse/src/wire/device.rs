@@ -3,7 +3,7 @@
 use super::reply::Reply;
 use super::request::Request;
 use super::{Errno, MAX_IO};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 
 /// Features of the protocol. The handshake negotiates them, and the kernel may lack each.
@@ -38,6 +38,7 @@ features! {
     HANDLE_KILLPRIV_V2 = 28,
     SETXATTR_EXT = 29,
     INIT_EXT = 30,
+    OVER_IO_URING = 41,
 }
 
 impl Features {
@@ -54,7 +55,7 @@ impl Features {
 const INIT: u32 = 26;
 const MAJOR: u32 = 7;
 /// The newest minor version whose structures this module implements.
-const MINOR: u32 = 40;
+const MINOR: u32 = 42;
 /// Linux 5.4. It has everything that this crate uses without a feature bit.
 const OLDEST_MINOR: u32 = 31;
 const PAGE: usize = 4096;
@@ -98,6 +99,23 @@ impl Device {
         }
     }
 
+    /// Makes [`Device::receive`] return [`Received::Again`] instead of waiting.
+    ///
+    /// # Errors
+    /// The system call failed.
+    pub(crate) fn stop_waiting(&self) -> io::Result<()> {
+        use rustix::fs::OFlags;
+        let flags = rustix::fs::fcntl_getfl(&self.fd)?;
+        Ok(rustix::fs::fcntl_setfl(&self.fd, flags | OFlags::NONBLOCK)?)
+    }
+
+    /// Waits until a request can be received or the mount has ended.
+    pub(crate) fn wait(&self) {
+        use rustix::event::{PollFd, PollFlags, poll};
+        // A failure, such as an interruption, only makes the next receive come early.
+        let _ = poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], None);
+    }
+
     /// Whether a request waits to be received.
     pub(crate) fn has_request(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -111,13 +129,16 @@ impl Device {
         rustix::io::write(self.fd.as_fd(), answer).is_ok()
     }
 
-    /// Answers the kernel's first request. Returns the features among `wanted` that the kernel has.
+    /// Answers the kernel's first request. `choose` returns the wanted features, given those that
+    /// the kernel has. Returns the wanted ones that the kernel has.
     ///
     /// # Errors
     /// The kernel is too old, or the mount ended before its first request.
-    pub(crate) fn handshake(&self, wanted: Features) -> io::Result<Features> {
+    pub(crate) fn handshake(
+        &self,
+        choose: impl FnOnce(Features) -> Features,
+    ) -> io::Result<Features> {
         let mut buf = Device::buffer();
-        let mut reply = Reply::new();
         let n = loop {
             match self.receive(&mut buf)? {
                 Received::Request(n) => break n,
@@ -130,46 +151,69 @@ impl Device {
         if request.opcode != INIT {
             return Err(bad("the FUSE session began without a handshake"));
         }
-        let unique = request.unique;
-        reply.start();
-        let outcome = answer_init(&request, wanted, &mut reply);
-        let sent = self.send(reply.finish(unique, outcome.as_ref().map(drop).map_err(|e| *e)));
-        match outcome {
-            Ok(agreed) if sent => Ok(agreed),
-            Ok(_) => Err(io::ErrorKind::NotConnected.into()),
-            Err(_) => Err(io::Error::new(
+        let (unique, mut space) = (request.unique, Reply::buffer());
+        let mut reply = Reply::new(&mut space);
+        let Ok(init) = Init::read(&request) else {
+            self.send(reply.finish(unique, Err(Errno(libc::EPROTO))));
+            return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 "the kernel's FUSE is too old: Linux 5.4 or newer is needed",
-            )),
+            ));
+        };
+        let agreed = init.answer(choose(init.offered), &mut reply);
+        match self.send(reply.finish(unique, Ok(()))) {
+            true => Ok(agreed),
+            false => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 }
 
-fn answer_init(r: &Request<'_>, wanted: Features, out: &mut Reply) -> Result<Features, Errno> {
-    let mut a = r.args();
-    let (major, minor) = (a.u32()?, a.u32()?);
-    if major != MAJOR || minor < OLDEST_MINOR {
-        return Err(Errno(libc::EPROTO));
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
-    let readahead = a.u32()?;
-    let mut offered = Features(u64::from(a.u32()?));
-    if offered.has(Features::INIT_EXT) {
-        offered.0 |= u64::from(a.u32()?) << 32;
+}
+
+/// The kernel's first request.
+struct Init {
+    minor: u32,
+    readahead: u32,
+    /// The features that the kernel has.
+    offered: Features,
+}
+
+impl Init {
+    fn read(r: &Request<'_>) -> Result<Init, Errno> {
+        let mut a = r.args();
+        let (major, minor) = (a.u32()?, a.u32()?);
+        if major != MAJOR || minor < OLDEST_MINOR {
+            return Err(Errno(libc::EPROTO));
+        }
+        let readahead = a.u32()?;
+        let mut offered = Features(u64::from(a.u32()?));
+        if offered.has(Features::INIT_EXT) {
+            offered.0 |= u64::from(a.u32()?) << 32;
+        }
+        Ok(Init { minor, readahead, offered })
     }
-    let features = Features(wanted.with(Features::INIT_EXT).0 & offered.0);
-    out.u32(MAJOR);
-    out.u32(minor.min(MINOR));
-    out.u32(readahead.max(MAX_IO as u32));
-    out.u32(features.0 as u32);
-    out.u16(MAX_BACKGROUND);
-    out.u16(MAX_BACKGROUND / 4 * 3);
-    out.u32(MAX_IO as u32);
-    out.u32(1); // time granularity, ns
-    out.u16((MAX_IO / PAGE) as u16);
-    out.u16(0);
-    out.u32((features.0 >> 32) as u32);
-    out.zeros(28);
-    Ok(features)
+
+    /// Fills in the reply. Returns the wanted features that the kernel has.
+    fn answer(&self, wanted: Features, out: &mut Reply) -> Features {
+        let features = Features(wanted.with(Features::INIT_EXT).0 & self.offered.0);
+        out.u32(MAJOR);
+        out.u32(self.minor.min(MINOR));
+        out.u32(self.readahead.max(MAX_IO as u32));
+        out.u32(features.0 as u32);
+        out.u16(MAX_BACKGROUND);
+        out.u16(MAX_BACKGROUND / 4 * 3);
+        out.u32(MAX_IO as u32);
+        out.u32(1); // time granularity, ns
+        out.u16((MAX_IO / PAGE) as u16);
+        out.u16(0);
+        out.u32((features.0 >> 32) as u32);
+        out.zeros(28);
+        features
+    }
 }
 
 #[cfg(test)]
@@ -188,23 +232,37 @@ mod tests {
     #[test]
     fn handshake_takes_what_both_sides_have() {
         let b = init(41, (Features::ASYNC_READ.0 | Features::INIT_EXT.0) as u32);
-        let r = Request::parse(&b).unwrap();
-        let mut out = Reply::new();
-        let wanted = Features::ASYNC_READ.with(Features::POSIX_ACL);
-        let agreed = answer_init(&r, wanted, &mut out).unwrap();
+        let init = Init::read(&Request::parse(&b).unwrap()).unwrap();
+        let mut space = Reply::buffer();
+        let mut out = Reply::new(&mut space);
+        let agreed = init.answer(Features::ASYNC_READ.with(Features::POSIX_ACL), &mut out);
         assert!(agreed.has(Features::ASYNC_READ));
         assert!(!agreed.has(Features::POSIX_ACL));
         assert_eq!(out.len(), 64);
+        assert_eq!(out.body()[4..8], 41u32.to_ne_bytes());
+    }
+
+    #[test]
+    fn features_beyond_32_bits_are_negotiated() {
+        let ring = Features::OVER_IO_URING;
+        let mut b = init(MINOR + 1, Features::INIT_EXT.0 as u32);
+        b[56..60].copy_from_slice(&((ring.0 >> 32) as u32).to_ne_bytes());
+        let init = Init::read(&Request::parse(&b).unwrap()).unwrap();
+        assert!(init.offered.has(ring));
+        let mut space = Reply::buffer();
+        let mut out = Reply::new(&mut space);
+        assert!(init.answer(ring, &mut out).has(ring));
         assert_eq!(out.body()[4..8], MINOR.to_ne_bytes());
+        assert_eq!(out.body()[32..36], ((ring.0 >> 32) as u32).to_ne_bytes());
+        out.start();
+        assert!(!init.answer(Features::default(), &mut out).has(ring));
+        assert_eq!(out.body()[32..36], [0; 4]);
     }
 
     #[test]
     fn an_old_kernel_is_refused() {
         let b = init(30, 0);
         let r = Request::parse(&b).unwrap();
-        assert_eq!(
-            answer_init(&r, Features::default(), &mut Reply::new()).err(),
-            Some(Errno(libc::EPROTO))
-        );
+        assert_eq!(Init::read(&r).err(), Some(Errno(libc::EPROTO)));
     }
 }

@@ -11,6 +11,7 @@ impl Errno {
     pub(crate) const NOTTY: Errno = Errno(libc::ENOTTY);
     pub(crate) const INVAL: Errno = Errno(libc::EINVAL);
     pub(crate) const NOSPC: Errno = Errno(libc::ENOSPC);
+    pub(crate) const DQUOT: Errno = Errno(libc::EDQUOT);
     pub(crate) const RANGE: Errno = Errno(libc::ERANGE);
     pub(crate) const NAMETOOLONG: Errno = Errno(libc::ENAMETOOLONG);
     pub(crate) const NOSYS: Errno = Errno(libc::ENOSYS);

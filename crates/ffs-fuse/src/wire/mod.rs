@@ -5,8 +5,8 @@
 //!
 //! **Invariants.**
 //! 1. No request makes this module panic or read beyond the request. A short one fails with `EIO`.
-//! 2. Requests and replies are in buffers of the worker that serves them, without an allocation
-//!    each.
+//! 2. Requests and replies are in buffers of the worker that serves them, or in those that the
+//!    kernel shares by a ring, without an allocation each.
 //!
 //! **References.** `include/uapi/linux/fuse.h` of Linux 6.18; `spec/known-failures.md` §1.
 
@@ -16,6 +16,7 @@ pub(crate) mod device;
 mod errno;
 pub(crate) mod reply;
 pub(crate) mod request;
+pub(crate) mod ring;
 
 pub(crate) use device::{Device, Features};
 pub(crate) use errno::Errno;
@@ -94,6 +95,11 @@ pub(crate) mod op {
         TMPFILE = 51,
         STATX = 52,
     }
+}
+
+/// Whether the request closes an open file or directory. No program waits for the reply.
+pub(crate) fn is_release(opcode: u32) -> bool {
+    matches!(opcode, op::RELEASE | op::RELEASEDIR)
 }
 
 /// Bits of `fuse_setattr_in.valid`.

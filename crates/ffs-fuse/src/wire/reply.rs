@@ -3,9 +3,10 @@
 use super::{Errno, MAX_IO};
 use std::time::Duration;
 
-const HEADER: usize = 16;
-/// Capacity for the largest reply: a full read, or a listing and one more entry.
-const CAPACITY: usize = HEADER + MAX_IO + 4096;
+/// Bytes of `fuse_out_header`.
+pub(super) const HEADER: usize = 16;
+/// Bytes of content of the largest reply: a full read, or a listing and one more entry.
+pub(super) const CONTENT: usize = MAX_IO + 4096;
 
 /// How long the kernel may cache the content of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +41,9 @@ pub(crate) struct Entry {
     pub(crate) attr: WireAttr,
 }
 
-/// A reply: a header, filled in last, and the content after it.
-pub(crate) struct Reply {
-    buf: Vec<u8>,
+/// A reply in a buffer: a header, filled in last, and the content after it.
+pub(crate) struct Reply<'b> {
+    buf: &'b mut [u8],
     len: usize,
     /// Nodes whose references the reply passes to the kernel.
     pub(crate) handed_out: HandedOut,
@@ -73,18 +74,18 @@ pub(crate) enum HandedOut {
     Listing,
 }
 
-impl Reply {
+impl<'b> Reply<'b> {
     /// Bytes of an entry in a reply.
     pub(crate) const ENTRY: usize = 128;
 
-    pub(crate) fn new() -> Reply {
-        Reply {
-            buf: vec![0; CAPACITY],
-            len: HEADER,
-            handed_out: HandedOut::Nothing,
-            stale: None,
-            stale_pages: None,
-        }
+    /// A buffer for replies.
+    pub(crate) fn buffer() -> Vec<u8> {
+        vec![0; HEADER + CONTENT]
+    }
+
+    /// An empty reply in `buf`, which is as long as [`Reply::buffer`].
+    pub(crate) fn new(buf: &'b mut [u8]) -> Reply<'b> {
+        Reply { buf, len: HEADER, handed_out: HandedOut::Nothing, stale: None, stale_pages: None }
     }
 
     /// Begins a new reply.
@@ -149,6 +150,11 @@ impl Reply {
         self.buf[..4].copy_from_slice(&len.to_ne_bytes());
         self.buf[4..8].copy_from_slice(&error.to_ne_bytes());
         self.buf[8..16].copy_from_slice(&unique.to_ne_bytes());
+        &self.buf[..self.len]
+    }
+
+    /// The reply that [`Reply::finish`] has completed.
+    pub(crate) fn message(&self) -> &[u8] {
         &self.buf[..self.len]
     }
 
@@ -320,7 +326,8 @@ mod tests {
 
     #[test]
     fn sizes_are_the_protocols() {
-        let mut r = Reply::new();
+        let mut buf = Reply::buffer();
+        let mut r = Reply::new(&mut buf);
         let e = Entry { node: 5, generation: 6, attr: WireAttr::default() };
         r.entry(&e, &T);
         assert_eq!(r.len(), Reply::ENTRY);
@@ -336,7 +343,8 @@ mod tests {
 
     #[test]
     fn listings_keep_within_their_limit() {
-        let mut r = Reply::new();
+        let mut buf = Reply::buffer();
+        let mut r = Reply::new(&mut buf);
         let d = |name: &'static [u8]| Dirent { ino: 3, next: 9, kind: 8, name };
         assert!(r.dirent(&d(b"12345678"), true, 160));
         assert_eq!(r.len(), 160);

@@ -3,6 +3,9 @@
 //! A server is the test program, called with `serve`. The tests can kill it, and it forks while it
 //! has one thread. It prints `ready` and its remarks on standard output, and errors on standard
 //! error.
+//!
+//! `FFS_FUSE_TRANSPORT=io_uring` makes all requests pass over io_uring, `dev` over `/dev/fuse`, in
+//! mounts whose options do not decide it. Without it the server decides.
 #![allow(dead_code, reason = "each program of tests uses a part")]
 
 use ffs_admin::fsck::quick_check;
@@ -26,8 +29,29 @@ use tempfile::TempDir;
 /// Format, byte order, bytes of a block and of a fragment.
 pub(crate) type Shape = (Format, Endian, u32, u32);
 
+/// The way of requests over io_uring, as `FFS_FUSE_TRANSPORT` has it.
+const IO_URING: &str = "io_uring";
+/// The remark on such a mount.
+pub(crate) const OVER_IO_URING: &str = "requests pass over io_uring";
+
+/// Whether the kernel offers FUSE over io_uring.
+pub(crate) fn offers_io_uring() -> bool {
+    let switch = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+    switch.is_ok_and(|value| value.trim() == "Y")
+}
+
+/// The value of `FFS_FUSE_TRANSPORT`.
+fn transport() -> Option<String> {
+    let name = std::env::var("FFS_FUSE_TRANSPORT").ok()?;
+    assert!(name == IO_URING || name == "dev", "FFS_FUSE_TRANSPORT: io_uring or dev");
+    Some(name)
+}
+
 /// Why root can mount nothing here; others may, with `fusermount3`.
 pub(crate) fn obstacle() -> Option<String> {
+    if transport().is_some_and(|t| t == IO_URING) && !offers_io_uring() {
+        return Some("the kernel does not offer FUSE over io_uring".to_owned());
+    }
     if !Path::new("/dev/fuse").exists() {
         return Some("there is no /dev/fuse".to_owned());
     }
@@ -160,12 +184,23 @@ pub(crate) fn serve(arguments: &[OsString]) -> i32 {
     let [image, dir, options] = &arguments[usize::from(background)..] else { return 2 };
     let mut request = MountRequest::new(image, dir);
     request.like_mount = true;
-    request.options = match parse_options(&[options.to_str().unwrap()]) {
+    let words = options.to_str().unwrap();
+    let chosen = transport().filter(|_| !words.contains(IO_URING));
+    let way = match chosen.as_deref() {
+        Some(IO_URING) => "io_uring=on",
+        Some(_) => "io_uring=off",
+        None => "",
+    };
+    request.options = match parse_options(&[words, way]) {
         Ok(o) => o,
         Err(e) => return fail(&e),
     };
     let say = |m: &Mounted| {
-        println!("ready {}", m.notes.join("; "));
+        let mut notes = m.notes.clone();
+        if chosen.is_some() {
+            notes.retain(|note| note != OVER_IO_URING);
+        }
+        println!("ready {}", notes.join("; "));
     };
     let outcome = if background {
         mount_daemon(&request).map(|m| say(&m))

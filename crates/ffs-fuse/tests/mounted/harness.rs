@@ -133,6 +133,13 @@ pub(crate) fn errno<T: std::fmt::Debug>(outcome: std::io::Result<T>) -> i32 {
     outcome.unwrap_err().raw_os_error().unwrap()
 }
 
+/// Whether a call failed because the server has ended. With io_uring the kernel cancels requests
+/// until it has noticed that all of the server's threads have ended.
+pub(crate) fn lost_server(e: &std::io::Error) -> bool {
+    let expected = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
+    e.raw_os_error().is_some_and(|errno| expected.contains(&errno))
+}
+
 /// Bytes that depend on `seed`, none of them zero.
 pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

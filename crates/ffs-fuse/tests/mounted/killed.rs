@@ -11,7 +11,7 @@
 
 use crate::Test;
 use crate::examine::examine;
-use crate::harness::Image;
+use crate::harness::{Image, lost_server};
 use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_device::{FileDevice, MemDevice};
 use ffs_ondisk::{Endian, Format};
@@ -119,11 +119,7 @@ fn write(place: &Dir, seed: u64, writer: u8, done: &AtomicUsize) {
     loop {
         match script.step(place) {
             Ok(()) => done.fetch_add(1, Ordering::Relaxed),
-            Err((_, e))
-                if matches!(e.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)) =>
-            {
-                return;
-            }
+            Err((_, e)) if lost_server(&e) => return,
             Err((op, e)) => panic!("writer {writer}: {op}: {e}"),
         };
     }

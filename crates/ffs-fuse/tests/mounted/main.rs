@@ -18,6 +18,7 @@ mod life;
 mod names;
 mod quota;
 mod requests;
+mod rings;
 #[path = "../common/served.rs"]
 mod served;
 mod sys;
@@ -32,6 +33,7 @@ fn main() {
     if let Some(code) = ffs_fuse::run_as_helper(arguments.clone(), None, |_| ()) {
         std::process::exit(code);
     }
+    sys::forbid_as_wanted(&arguments);
     if arguments.get(1).is_some_and(|a| a == "serve") {
         std::process::exit(served::serve(&arguments[2..]));
     }
@@ -60,7 +62,7 @@ fn run(arguments: &[OsString]) -> i32 {
         println!("skipped: all tests of mounts: {why}");
         return 0;
     }
-    let all: [&[Test]; 11] = [
+    let all: [&[Test]; 12] = [
         control::TESTS,
         life::TESTS,
         names::TESTS,
@@ -71,6 +73,7 @@ fn run(arguments: &[OsString]) -> i32 {
         durable::TESTS,
         quota::TESTS,
         requests::TESTS,
+        rings::TESTS,
         killed::TESTS,
     ];
     let mut failed = Vec::new();

@@ -1,7 +1,7 @@
 //! System calls that the standard library lacks.
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -163,4 +163,30 @@ pub(crate) fn rename2(from: &Path, to: &Path, flags: u32) -> io::Result<()> {
 /// Makes the kernel forget what it can.
 pub(crate) fn drop_caches() {
     std::fs::write("/proc/sys/vm/drop_caches", b"3").unwrap();
+}
+
+/// The start of a mount option that names a system call to forbid to the server.
+pub(crate) const FORBID: &str = "x-forbid=";
+
+/// Forbids this program the system call that an option among its `arguments` names, if any: the
+/// call fails with `EPERM`.
+pub(crate) fn forbid_as_wanted(arguments: &[OsString]) {
+    let words = arguments.iter().filter_map(|a| a.to_str()).flat_map(|a| a.split(','));
+    let call = match words.filter_map(|word| word.strip_prefix(FORBID)).next() {
+        Some("io_uring_setup") => libc::SYS_io_uring_setup,
+        Some("io_uring_enter") => libc::SYS_io_uring_enter,
+        _ => return,
+    };
+    let instruction = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 1, k };
+    let returns = libc::BPF_RET | libc::BPF_K;
+    let mut filter = [
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
+        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32),
+        instruction(returns, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        instruction(returns, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the program and its instructions outlive the call, which copies them.
+    let n = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) };
+    check(n).unwrap();
 }

@@ -1,0 +1,183 @@
+//! The worker threads that receive requests from `/dev/fuse`.
+//!
+//! One worker at a time receives requests. It serves a request that should be quick itself, and
+//! keeps the right to receive: waking another worker would cost more than the operation. Before a
+//! request that may wait, it passes the right on.
+//!
+//! **Invariants.** A worker waits only for the right to receive, for the kernel's next request, and
+//! in the core.
+
+use super::{Served, Session};
+use crate::wire::device::Received;
+use crate::wire::{Device, Reply, Request, op};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Requests to serve at most while looking for FORGETs: the kernel sends at most 8 other requests
+/// before a FORGET that waits.
+const MAX_DRAINED: usize = 64;
+/// Polls at most for another worker to become idle.
+const MAX_POLLS: usize = 1000;
+/// Consecutive idle polls that are needed: the worker may have received a request and not have
+/// marked itself as serving yet.
+const IDLE_POLLS: usize = 16;
+
+/// The right to receive from `/dev/fuse`.
+#[derive(Default)]
+pub(super) struct Receiver {
+    /// Held while a worker receives, and while it serves a quick request.
+    right: Mutex<()>,
+    /// Whether the worker that holds the right serves a request.
+    serving: AtomicBool,
+}
+
+impl Receiver {
+    fn take(&self) -> MutexGuard<'_, ()> {
+        self.right.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right to receive, as the worker that serves a request has it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReceiveRight {
+    /// This worker holds it.
+    Held,
+    /// Another worker may hold it.
+    Passed,
+    /// This worker serves pending requests to find space, and does not look for more.
+    Draining,
+}
+
+/// The buffers of a worker.
+pub(super) struct WorkBuffers {
+    pub(super) request: Vec<u8>,
+    reply: Vec<u8>,
+}
+
+impl WorkBuffers {
+    pub(super) fn new() -> WorkBuffers {
+        WorkBuffers { request: Device::buffer(), reply: Reply::buffer() }
+    }
+}
+
+impl Session {
+    /// Starts `n` workers.
+    ///
+    /// # Errors
+    /// No thread can be created.
+    pub(crate) fn start(self: &Arc<Self>, n: usize) -> io::Result<()> {
+        self.spawn_some(n, "worker", |session| session.receive_and_serve())
+    }
+
+    /// Receives requests and serves them until the file system is unmounted.
+    fn receive_and_serve(&self) -> io::Result<()> {
+        let mut buffers = WorkBuffers::new();
+        let mut held = None;
+        loop {
+            let guard = held.take().unwrap_or_else(|| self.receiver.take());
+            match self.device.receive(&mut buffers.request)? {
+                Received::Request(n) => {
+                    let request = Request::parse(&buffers.request[..n]);
+                    let slow = request.is_some_and(|r| self.predictor.expects_slow(&r));
+                    let right = if slow {
+                        drop(guard);
+                        ReceiveRight::Passed
+                    } else {
+                        self.receiver.serving.store(true, Ordering::Release);
+                        held = Some(guard);
+                        ReceiveRight::Held
+                    };
+                    let start = Instant::now();
+                    if self.answer(&mut buffers, n, right)? == op::DESTROY {
+                        return Ok(());
+                    }
+                    self.predictor.record(start.elapsed());
+                    if right == ReceiveRight::Held {
+                        self.receiver.serving.store(false, Ordering::Release);
+                    }
+                }
+                Received::Again => held = Some(guard),
+                Received::Unmounted => return Ok(()),
+            }
+        }
+    }
+
+    /// Serves the request of `n` bytes in the buffer and sends the reply. Returns the opcode.
+    pub(super) fn answer(
+        &self,
+        buffers: &mut WorkBuffers,
+        n: usize,
+        right: ReceiveRight,
+    ) -> io::Result<u32> {
+        let WorkBuffers { request, reply } = buffers;
+        let Some(request) = Request::parse(&request[..n]) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "short FUSE request"));
+        };
+        let mut reply = Reply::new(reply);
+        let served = self.serve(&request, &mut reply, || match right {
+            ReceiveRight::Draining => Ok(false),
+            right => self.drain_pending(right).map(|()| true),
+        })?;
+        if served.expects_reply {
+            self.send(served, &reply);
+            self.server.release_forgotten();
+        }
+        Ok(request.opcode)
+    }
+
+    fn send(&self, served: Served, reply: &Reply) {
+        let sent = match served.stale_pages {
+            Some(pages) => {
+                let (device, message) = (Arc::clone(&self.device), reply.message().to_vec());
+                let send = move || {
+                    device.send(&message);
+                };
+                self.notifier.answer(pages, Box::new(send));
+                true
+            }
+            None => self.device.send(reply.message()),
+        };
+        if !sent && served.succeeded {
+            self.server.take_back_references(reply);
+        }
+    }
+
+    /// Serves the requests that the kernel has already sent. FORGETs of removed files may be among
+    /// them, which free the space that the current request lacks.
+    fn drain_pending(&self, right: ReceiveRight) -> io::Result<()> {
+        let held = right == ReceiveRight::Held;
+        let taken = if held { None } else { self.wait_for_receiver() };
+        if held || taken.is_some() {
+            let mut buffers = WorkBuffers::new();
+            for _ in 0..MAX_DRAINED {
+                if !self.device.has_request() {
+                    break;
+                }
+                if let Received::Request(n) = self.device.receive(&mut buffers.request)? {
+                    self.answer(&mut buffers, n, ReceiveRight::Draining)?;
+                }
+            }
+        }
+        self.server.release_forgotten_and_wait();
+        Ok(())
+    }
+
+    /// Takes the right to receive. Returns `None` once its holder has served all pending requests.
+    fn wait_for_receiver(&self) -> Option<MutexGuard<'_, ()>> {
+        let mut idle = 0;
+        for _ in 0..MAX_POLLS {
+            if let Ok(guard) = self.receiver.right.try_lock() {
+                return Some(guard);
+            }
+            let busy = self.receiver.serving.load(Ordering::Acquire) || self.device.has_request();
+            idle = if busy { 0 } else { idle + 1 };
+            if idle == IDLE_POLLS {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        None
+    }
+}
