@@ -256,12 +256,16 @@ fn holes_stay_holes_and_old_content_does_not() {
     }
     make(&(old.clone() as Arc<dyn BlockDevice>), true);
     for c in (0..g.ncg).map(CgNo) {
-        let area = |dev: &dyn BlockDevice| {
-            let mut bytes = vec![0; (g.iblkno - g.sblkno + 2 * g.frag) as usize * 4096];
-            dev.read_at(g.frag_to_byte(g.cgsblock(c)), &mut bytes).unwrap();
-            bytes
-        };
-        assert!(area(&*whole) == area(&*old), "group {c}");
+        // The superblock copy; the group's block and two inode blocks.
+        let group = g.frag_to_byte(g.cgtod(c));
+        for (at, len) in [(g.frag_to_byte(g.cgsblock(c)), 8192), (group, 3 * 32768)] {
+            let [new, over] = [&whole, &old].map(|dev| {
+                let mut bytes = vec![0; len];
+                dev.read_at(at, &mut bytes).unwrap();
+                bytes
+            });
+            assert!(new == over, "group {c}, byte {at}");
+        }
     }
 }
 
