@@ -335,3 +335,32 @@ fn severities_are_what_preen_goes_by() {
         }
     }
 }
+
+/// The number of threads changes neither the report nor a byte of the volume.
+#[test]
+fn threads_change_nothing() {
+    let modes = [FsckOptions::no, FsckOptions::yes, FsckOptions::preen];
+    let (seed, rounds) = (setting("FFS_DAMAGE_SEED", 1), setting("FFS_DAMAGE_ROUNDS", 40));
+    for kind in KINDS {
+        let good = Img::with_tree(kind);
+        let tree = good.tree();
+        for round in 0..rounds {
+            let mut rng = SplitMix64::new(seed ^ (round << 9));
+            let (img, mut affected) = (good.copy(), Affected::default());
+            for _ in 0..round % 4 {
+                mutate(&img, &mut rng, &tree, &mut affected);
+            }
+            for mode in modes {
+                let [alone, two, many] = [0, 2, 9].map(|threads| {
+                    let copy = img.copy();
+                    let report = copy.fsck(FsckOptions { threads: Some(threads), ..mode() });
+                    (report, copy.bytes())
+                });
+                let case = format!("{kind:?} seed {seed} round {round}: {:#?}", affected.log);
+                assert_eq!(alone.0, two.0, "{case}");
+                assert_eq!(alone.0, many.0, "{case}");
+                assert!(alone.1 == two.1 && alone.1 == many.1, "{case}");
+            }
+        }
+    }
+}

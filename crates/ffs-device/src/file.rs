@@ -188,6 +188,22 @@ fn punch_hole(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether the first data from `offset` on is not before `end`.
+#[cfg(target_os = "linux")]
+fn no_data(file: &File, offset: u64, end: u64) -> bool {
+    // The position of the file, which this changes, is not used.
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset)) {
+        Ok(data) => data >= end,
+        // No data up to the end of the file. A block device refuses with `EINVAL`.
+        Err(errno) => errno == rustix::io::Errno::NXIO,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn no_data(_file: &File, _offset: u64, _end: u64) -> bool {
+    false
+}
+
 impl BlockDevice for FileDevice {
     fn len_bytes(&self) -> u64 {
         self.len.load(Ordering::Acquire)
@@ -281,6 +297,12 @@ impl BlockDevice for FileDevice {
         })
     }
 
+    fn is_hole(&self, offset: u64, len: u64) -> bool {
+        let regular = || self.file.metadata().is_ok_and(|data| data.is_file());
+        let inside = check_range(&self.name, self.len_bytes(), Operation::Read, offset, len);
+        inside.is_ok() && regular() && no_data(&self.file, offset, offset + len)
+    }
+
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         check_writable(&self.name, self.read_only, Operation::Discard, offset, len)?;
         check_range(&self.name, self.len_bytes(), Operation::Discard, offset, len)?;
@@ -299,6 +321,8 @@ fn retry(mut call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usiz
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     fn device(len: u64) -> (tempfile::TempDir, FileDevice) {
@@ -381,6 +405,11 @@ mod tests {
         let mut edge = [0; 1];
         device.read_at(4095, &mut edge).unwrap();
         assert_eq!(edge, [1]);
+        assert!(!device.is_hole(4095, 2) && !device.is_hole(0, 1));
+        assert!(!device.is_hole(1 << 20, 1), "nothing beyond the end");
+        // Not every file system has holes; where it has, this is one.
+        let hole = device.file().metadata().unwrap().blocks() * 512 < 1 << 20;
+        assert_eq!(device.is_hole(4096, 8192), hole);
         assert!(device.discard(1 << 20, 1).is_err());
     }
 

@@ -161,6 +161,13 @@ pub trait BlockDevice: Send + Sync {
         let _ = (offset, len);
     }
 
+    /// Whether the range is a hole of a sparse file: it reads as zeros and takes no space. `false`
+    /// if that is unknown.
+    fn is_hole(&self, offset: u64, len: u64) -> bool {
+        let _ = (offset, len);
+        false
+    }
+
     /// Declares the content of the range unused: later reads may return zeros or the old bytes. A
     /// device without support for discards succeeds.
     ///
@@ -232,6 +239,9 @@ macro_rules! forward_block_device {
             }
             fn flush(&self) -> Result<(), DeviceError> {
                 (**self).flush()
+            }
+            fn is_hole(&self, offset: u64, len: u64) -> bool {
+                (**self).is_hole(offset, len)
             }
             fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
                 (**self).discard(offset, len)

@@ -191,6 +191,14 @@ impl BlockDevice for MemDevice {
         Ok(())
     }
 
+    fn is_hole(&self, offset: u64, len: u64) -> bool {
+        let Some(end) = offset.checked_add(len).filter(|&end| end <= self.len) else {
+            return false;
+        };
+        let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
+        chunks.range(offset / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES)).next().is_none()
+    }
+
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         check_writable(&self.name, self.read_only, Operation::Discard, offset, len)?;
         check_range(&self.name, self.len, Operation::Discard, offset, len)?;

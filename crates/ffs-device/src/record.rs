@@ -359,6 +359,10 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
         self.change(Operation::Flush, 0, 0, &[], || self.inner.flush())
     }
 
+    fn is_hole(&self, offset: u64, len: u64) -> bool {
+        self.inner.is_hole(offset, len)
+    }
+
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         self.change(Operation::Discard, offset, len, &[], || self.inner.discard(offset, len))
     }

@@ -71,7 +71,7 @@ impl Checker<'_> {
             let first = base.plus(u64::from(blk * g.frag));
             let all = ffs_ondisk::cg::full_pattern(g.frag);
             let marked = if map == DiskMap::Respect { view.block_pattern(blk) } else { all };
-            let free = marked & !self.used.byte(first.0);
+            let free = marked & !(self.used.word(first.0) as u8);
             if free == all {
                 if n == g.frag {
                     return Ok(Some(first));
@@ -108,6 +108,15 @@ impl Checker<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Whether repairs have allocated anything in group `c`.
+    pub(super) fn has_new_allocations(&self, c: CgNo) -> bool {
+        let g = &self.g;
+        let (base, first) = (g.cgbase(c).0, c.0 * g.ipg);
+        let frags = base..base + u64::from(g.cg_frags(c));
+        self.new_frags.range(frags).next().is_some()
+            || self.new_inodes.range(first..first + g.ipg).next().is_some()
     }
 
     /// Marks the new allocations of group `c` in its block `bytes`; `true` if there are any.

@@ -61,15 +61,15 @@ impl Bitmap {
         }
     }
 
-    /// The eight bits from `from` on, the first in bit 0; clear beyond the end.
-    pub(super) fn byte(&self, from: u64) -> u8 {
+    /// The 64 bits from `from` on, the first in bit 0; clear beyond the end.
+    pub(super) fn word(&self, from: u64) -> u64 {
         let (word, shift) = ((from / 64) as usize, from % 64);
         let low = self.words.get(word).copied().unwrap_or(0) >> shift;
         let high = match shift {
             0 => 0,
             _ => self.words.get(word + 1).copied().unwrap_or(0) << (64 - shift),
         };
-        ((low | high) & 0xff) as u8
+        low | high
     }
 }
 
@@ -78,15 +78,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_cross_words_and_end_clear() {
+    fn words_cross_words_and_end_clear() {
         let mut bits = Bitmap::new(130);
         bits.set_range(60, 68);
         bits.set(129);
-        assert_eq!(bits.byte(60), 0xff);
-        assert_eq!(bits.byte(57), 0b1111_1000);
-        assert_eq!(bits.byte(64), 0x0f);
-        assert_eq!(bits.byte(125), 0x10);
-        assert_eq!(bits.byte(200), 0);
+        assert_eq!(bits.word(60), 0xff);
+        assert_eq!(bits.word(57), 0b111_1111_1000);
+        assert_eq!(bits.word(64), 0x0f);
+        assert_eq!(bits.word(125), 0x10);
+        assert_eq!(bits.word(200), 0);
         assert!(bits.get(130), "nothing beyond the end is free");
         bits.clear(129);
         assert!(!bits.get(129));

@@ -15,6 +15,8 @@
 //!    its copies for snapshots are durable, and a snapshot takes a block over only when no other
 //!    durable pointer refers to it.
 //! 4. A range that cannot be read yields zeros and is recorded as a bad range.
+//! 5. A [`Reader`] is used only between two writes to the device: what it read before a write is
+//!    read again.
 //!
 //! References: spec/fsck-and-crash.md §5.
 
@@ -75,6 +77,33 @@ pub(super) struct BadRange {
     pub(super) reason: String,
 }
 
+/// Reads the device in another thread, ahead of the check and without its repairs.
+pub(super) struct Reader {
+    dev: Arc<dyn BlockDevice>,
+    fsize: u64,
+    writes: u64,
+}
+
+/// The result of a [`Reader`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Read {
+    /// A part cannot be read, or nothing was read: the check reads it again and handles the error.
+    #[default]
+    Failed,
+    /// It holds as long as the number of writes to the device is this.
+    Done(u64),
+}
+
+impl Reader {
+    /// Fills `buf` from fragment `at` on.
+    pub(super) fn read(&self, at: FragNo, buf: &mut [u8]) -> Read {
+        match self.dev.read_at(at.0.saturating_mul(self.fsize), buf) {
+            Ok(()) => Read::Done(self.writes),
+            Err(_) => Read::Failed,
+        }
+    }
+}
+
 /// The device and the repairs that are not yet written.
 pub(super) struct BufferedDevice {
     dev: Arc<dyn BlockDevice>,
@@ -95,7 +124,8 @@ pub(super) struct BufferedDevice {
     on_full: OnFull,
     on_read_error: OnReadError,
     bad: Vec<BadRange>,
-    written: bool,
+    /// Number of writes to the device.
+    writes: u64,
     /// Number of changes so far.
     revision: u64,
 }
@@ -122,7 +152,7 @@ impl BufferedDevice {
             on_full,
             on_read_error,
             bad: Vec::new(),
-            written: false,
+            writes: 0,
             revision: 0,
         }
     }
@@ -134,7 +164,7 @@ impl BufferedDevice {
 
     /// Whether the device was written.
     pub(super) fn written(&self) -> bool {
-        self.written
+        self.writes > 0
     }
 
     /// Whether there are repairs, on the device or not.
@@ -143,7 +173,7 @@ impl BufferedDevice {
             || !self.cleared_dirs.is_empty()
             || !self.late.is_empty()
             || !self.taken_over.is_empty()
-            || self.written
+            || self.written()
     }
 
     /// Number of changes so far: two reads at one revision return the same bytes.
@@ -208,13 +238,28 @@ impl BufferedDevice {
         }
     }
 
-    /// Fills `buf` from fragment `at` on; `false` if a part of it cannot be read.
-    pub(super) fn try_read_into(&self, at: FragNo, buf: &mut [u8]) -> bool {
-        let read = self.dev.read_at(at.0.saturating_mul(self.fsize), buf).is_ok();
-        if read {
-            self.overlay(at, buf);
+    /// A reader for other threads.
+    pub(super) fn reader(&self) -> Reader {
+        Reader { dev: Arc::clone(&self.dev), fsize: self.fsize, writes: self.writes }
+    }
+
+    /// Completes `buf`, the result of a [`Reader`] for fragment `at` on, so that it equals a read
+    /// of now.
+    pub(super) fn complete(&mut self, at: FragNo, buf: &mut [u8], read: Read) -> Res<()> {
+        if read != Read::Done(self.writes) {
+            return self.read_into(at, buf);
         }
-        read
+        self.overlay(at, buf);
+        Ok(())
+    }
+
+    /// Whether `len` bytes from fragment `at` on, the result of a [`Reader`], equal a read of now.
+    pub(super) fn is_final(&self, at: FragNo, len: usize, read: Read) -> bool {
+        let frags = at.0..at.0.saturating_add((len as u64).div_ceil(self.fsize));
+        let bytes = at.0.saturating_mul(self.fsize)..frags.end.saturating_mul(self.fsize);
+        read == Read::Done(self.writes)
+            && (self.dirty.is_empty() || self.dirty.range(frags).next().is_none())
+            && (self.taken_over.is_empty() || self.taken_over.range(bytes).next().is_none())
     }
 
     /// Reads `len` bytes from fragment `at` on from the device, without buffered repairs.
@@ -366,7 +411,7 @@ impl BufferedDevice {
             let mut buf = self.read_device(FragNo(at), whole)?;
             if clear_names(self.format, &mut buf[..len]) {
                 any = true;
-                self.written = true;
+                self.writes += 1;
                 self.dev.write_at(at * self.fsize, &buf)?;
             }
         }
@@ -400,7 +445,7 @@ impl BufferedDevice {
             return Ok(());
         }
         for (offset, bytes) in list {
-            self.written = true;
+            self.writes += 1;
             self.dev.write_at(offset, &bytes)?;
         }
         Ok(self.dev.flush()?)
@@ -422,7 +467,7 @@ impl BufferedDevice {
         if !any {
             return Ok(());
         }
-        self.written = true;
+        self.writes += 1;
         write_run(&*self.dev, self.fsize, &run)?;
         self.dev.flush()?;
         self.dirty.retain(|_, (c, _)| *c != class);

@@ -16,6 +16,7 @@ use super::bitmap::Bitmap;
 use super::buffered::{BufferedDevice, OnFull, OnReadError};
 use super::corrections::{Corrections, is_adjustable};
 use super::inoinfo::{CgState, InoInfos, InoStats};
+use super::inorder::Threads;
 use super::nametable::{self, NameTable};
 use super::options::{Erase, FsckOptions};
 use super::progress::{PhaseProgress, ProgressFn};
@@ -32,6 +33,8 @@ pub(super) struct Checker<'a> {
     pub(super) sb: Superblock,
     pub(super) disk: BufferedDevice,
     pub(super) resolver: Resolver,
+    /// Threads that read ahead.
+    pub(super) threads: Threads,
     /// Fragments in use.
     pub(super) used: Bitmap,
     /// Duplicate fragments: fragments with more than one owner.
@@ -115,6 +118,8 @@ impl<'a> Checker<'a> {
     ) -> Res<Checker<'a>> {
         let mut checker = Checker::in_mode(dev, found, options, Some(report))?;
         checker.softdep = true;
+        // Programs use the volume, so the check leaves most of the disk to them.
+        checker.threads = Threads::new(Some(0));
         checker.corrections = Some(Corrections::default());
         checker.resolver.permit_only(is_adjustable);
         Ok(checker)
@@ -142,6 +147,7 @@ impl<'a> Checker<'a> {
         Ok(Checker {
             disk: BufferedDevice::new(Arc::clone(dev), &g, limit, on_full, on_read_error),
             resolver,
+            threads: Threads::new(options.threads),
             used: Bitmap::new(0),
             dups: None,
             inodes: InoStats::default(),

@@ -15,12 +15,21 @@ use ffs_ondisk::geometry::Format;
 use ffs_ondisk::superblock::CkHash;
 use ffs_ondisk::{CgNo, Error, Geometry};
 
-use super::buffered::Class;
+use super::buffered::{Class, Read};
 use super::checker::Checker;
 use super::corrections::Correction;
 use super::inoinfo::CgState;
 use super::report::{Id, Phase, exit};
 use super::resolve::{Draft, Res, Stop};
+
+/// The header of a group that a thread has read.
+#[derive(Default)]
+struct HeaderRead {
+    bytes: Vec<u8>,
+    read: Read,
+    /// The state of the group, if the header is right.
+    right: Option<CgState>,
+}
 
 impl Checker<'_> {
     /// The current block of group `c`.
@@ -31,17 +40,30 @@ impl Checker<'_> {
     /// Checks every group.
     pub(super) fn phase0(&mut self) -> Res<()> {
         self.begin_phase(Phase::Groups, self.g.ncg.into())?;
-        for c in 0..self.g.ncg {
-            let c = CgNo(c);
-            let bytes = self.read_group(c)?;
-            let before = self.groups[c.0 as usize];
-            let mut group = self.check_header(c, bytes)?;
+        let (g, reader) = (self.g, self.disk.reader());
+        let work = |item: usize, header: &mut HeaderRead| {
+            let c = CgNo(item as u32);
+            header.bytes.resize(g.cgsize as usize, 0);
+            header.read = reader.read(g.cgtod(c), &mut header.bytes);
+            header.right = state_if_right(&g, c, &header.bytes);
+        };
+        self.threads.in_order(g.ncg as usize, work, |item, header| {
+            let (c, at) = (CgNo(item as u32), g.cgtod(CgNo(item as u32)));
+            let current = self.disk.is_final(at, header.bytes.len(), header.read);
+            let mut group = match header.right.filter(|_| current) {
+                Some(group) => group,
+                None => {
+                    self.disk.complete(at, &mut header.bytes, header.read)?;
+                    self.check_header(c, std::mem::take(&mut header.bytes))?
+                }
+            };
             // An untrusted map stays untrusted after a repair of its header or check hash.
-            group.map_trusted &= !before.map_doubted;
+            group.map_trusted &= !self.groups[item].map_doubted;
             group.map_doubted = !group.map_trusted;
-            self.groups[c.0 as usize] = group;
+            self.groups[item] = group;
             self.advance(1);
-        }
+            self.check_interrupt()
+        })?;
         self.end_phase()
     }
 
@@ -144,10 +166,28 @@ pub(super) fn right_header(g: &Geometry, c: CgNo, old: &CgFields, inited: u32) -
     new
 }
 
+/// The state of group `c` if its header is right: then [`Checker::check_header`] finds nothing.
+fn state_if_right(g: &Geometry, c: CgNo, bytes: &[u8]) -> Option<CgState> {
+    cg::validate(g, c, bytes).ok()?;
+    let view = Cg::new(g, bytes);
+    let scan = view.initediblk();
+    let right = scan >= least_initialised(g) && scan >= used_limit(g, view.inosused());
+    right.then_some(CgState { header_ok: true, map_trusted: true, map_doubted: false, scan })
+}
+
 /// Index after the last used inode, rounded up to whole inode blocks.
 pub(super) fn used_limit(g: &Geometry, inosused: &[u8]) -> u32 {
-    let last = (0..g.ipg).rev().find(|&i| cg::bit(inosused, i) == Some(true));
-    last.map_or(0, |i| (i + 1).next_multiple_of(g.inopb).min(g.ipg))
+    let spare = (inosused.len() * 8).saturating_sub(g.ipg as usize) as u32;
+    let inodes = |i: usize, byte: u8| match i + 1 == inosused.len() {
+        true => byte & (u8::MAX >> spare),
+        false => byte,
+    };
+    let used = inosused.iter().enumerate().map(|(i, &byte)| (i, inodes(i, byte)));
+    let last = used.rev().find(|&(_, byte)| byte != 0);
+    last.map_or(0, |(i, byte)| {
+        let end = i as u32 * 8 + (8 - byte.leading_zeros());
+        end.next_multiple_of(g.inopb).min(g.ipg)
+    })
 }
 
 /// The least number of inodes that every group has initialised.

@@ -30,6 +30,8 @@ pub struct FsckOptions {
     pub erase: Erase,
     /// Limit on the memory for tables and repairs, bytes.
     pub max_memory: Option<u64>,
+    /// Threads that read ahead; 0: none. `None`: by the number of processors and the size.
+    pub threads: Option<usize>,
     /// Seconds since 1970 for the superblock and new directories.
     pub now: i64,
     /// Another thread sets this to end the check.
@@ -59,6 +61,7 @@ impl Default for FsckOptions {
             stop_on_read_error: false,
             erase: Erase::default(),
             max_memory: None,
+            threads: None,
             now: 0,
             interrupt: None,
         }

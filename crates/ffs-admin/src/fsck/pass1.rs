@@ -17,6 +17,7 @@ use ffs_ondisk::wire::get;
 use ffs_ondisk::{CgNo, FileType, FragNo, Geometry, Ino, bmap, dinode};
 
 use super::blkcheck::{BlockCheck, FragCount};
+use super::buffered::Read;
 use super::checker::Checker;
 use super::corrections::Correction;
 use super::inode::Inode;
@@ -31,6 +32,43 @@ const READ_SIZE: usize = 256 << 10;
 /// Pointers of a free inode.
 const ZEROS: [u8; 120] = [0; 120];
 
+/// Inodes of one group that are read at once.
+#[derive(Clone, Copy)]
+struct InodePiece {
+    c: CgNo,
+    /// Index of the first one in its group: the first of an inode block.
+    start: u32,
+    n: u32,
+}
+
+impl InodePiece {
+    fn at(self, g: &Geometry) -> FragNo {
+        g.cgimin(self.c).plus(u64::from(self.start / g.inopb) * u64::from(g.frag))
+    }
+
+    fn bytes(self, g: &Geometry) -> usize {
+        self.n.next_multiple_of(g.inopb) as usize * g.format.dinode_size()
+    }
+}
+
+/// Inodes that a thread has read.
+#[derive(Default)]
+struct InodesRead {
+    bytes: Vec<u8>,
+    read: Read,
+    /// The check hashes of all inodes in use are right.
+    hashes_ok: bool,
+}
+
+/// What is known of an inode before its check.
+#[derive(Clone, Copy)]
+struct Known {
+    /// It is marked in a trusted map, or there is none.
+    marked: bool,
+    /// Its check hash is right; otherwise that is not known.
+    hash_ok: bool,
+}
+
 impl Checker<'_> {
     /// Scans all inodes.
     pub(super) fn phase1(&mut self) -> Res<()> {
@@ -38,12 +76,7 @@ impl Checker<'_> {
         self.begin_phase(Phase::Blocks, inodes)?;
         self.mark_metadata();
         self.restore_root_type()?;
-        for c in 0..self.g.ncg {
-            self.scan_group(CgNo(c))?;
-            self.inodes.trim(CgNo(c));
-            self.report_bad_reads()?;
-            self.check_interrupt()?;
-        }
+        self.scan_inodes()?;
         self.end_phase()
     }
 
@@ -69,46 +102,80 @@ impl Checker<'_> {
         Ok(Some(ffs_ondisk::Cg::new(&self.g, &bytes).inosused().to_vec()))
     }
 
-    fn scan_group(&mut self, c: CgNo) -> Res<()> {
+    /// Scans the inodes of all groups, which threads read ahead.
+    fn scan_inodes(&mut self) -> Res<()> {
         let g = self.g;
-        let map = self.trusted_inode_map(c)?;
-        let size = g.format.dinode_size();
-        let scan = self.groups[c.0 as usize].scan.min(g.ipg);
-        let per_read = (READ_SIZE / g.bsize as usize).max(1) * g.inopb as usize;
-        let mut buf = Vec::new();
-        self.inodes.reserve_group(c, scan);
-        for start in (0..scan as usize).step_by(per_read) {
-            let n = per_read.min(scan as usize - start);
-            let blocks = (start / g.inopb as usize) as u64;
-            let bytes = n.next_multiple_of(g.inopb as usize) * size;
-            let at = g.cgimin(c).plus(blocks * u64::from(g.frag));
-            buf.resize(bytes, 0);
-            self.disk.read_into(at, &mut buf)?;
-            self.advance(n as u64);
-            for (i, raw) in buf.chunks_exact(size).take(n).enumerate() {
-                let index = (start + i) as u32;
-                let marked =
-                    map.as_ref().is_none_or(|m| ffs_ondisk::cg::bit(m, index) != Some(false));
-                let ino = Ino(c.0 * g.ipg + index);
-                if ino.0 >= 2 {
-                    self.check_inode(ino, raw, marked)?;
-                }
+        let per_read = ((READ_SIZE / g.bsize as usize).max(1) * g.inopb as usize) as u32;
+        let mut pieces = Vec::new();
+        for (c, group) in (0..g.ncg).map(CgNo).zip(&self.groups) {
+            let scan = group.scan.min(g.ipg);
+            let starts = (0..scan).step_by(per_read as usize);
+            pieces.extend(starts.map(|start| InodePiece {
+                c,
+                start,
+                n: per_read.min(scan - start),
+            }));
+        }
+        let reader = self.disk.reader();
+        let work = |item: usize, out: &mut InodesRead| {
+            let Some(piece) = pieces.get(item) else { return };
+            out.bytes.resize(piece.bytes(&g), 0);
+            out.read = reader.read(piece.at(&g), &mut out.bytes);
+            let inodes = out.bytes.chunks_exact(g.format.dinode_size()).take(piece.n as usize);
+            out.hashes_ok = inodes
+                .into_iter()
+                .all(|raw| get::<u16>(raw, 0, g.endian) == 0 || dinode::hash_ok(&g, raw));
+        };
+        let mut map = None;
+        self.threads.in_order(pieces.len(), work, |item, inodes| {
+            let Some(&piece) = pieces.get(item) else { return Ok(()) };
+            if piece.start == 0 {
+                map = self.trusted_inode_map(piece.c)?;
+                self.inodes.reserve_group(piece.c, self.groups[piece.c.0 as usize].scan.min(g.ipg));
+            }
+            self.scan_piece(piece, inodes, map.as_deref())?;
+            if pieces.get(item + 1).is_none_or(|next| next.c != piece.c) {
+                self.inodes.trim(piece.c);
+                self.report_bad_reads()?;
+                self.check_interrupt()?;
+            }
+            Ok(())
+        })
+    }
+
+    fn scan_piece(
+        &mut self,
+        piece: InodePiece,
+        inodes: &mut InodesRead,
+        map: Option<&[u8]>,
+    ) -> Res<()> {
+        let g = self.g;
+        let (at, len) = (piece.at(&g), inodes.bytes.len());
+        let hashes_ok = inodes.hashes_ok && self.disk.is_final(at, len, inodes.read);
+        self.disk.complete(at, &mut inodes.bytes, inodes.read)?;
+        self.advance(piece.n.into());
+        for (i, raw) in (0..piece.n).zip(inodes.bytes.chunks_exact(g.format.dinode_size())) {
+            let index = piece.start + i;
+            let marked = map.is_none_or(|m| ffs_ondisk::cg::bit(m, index) != Some(false));
+            let ino = Ino(piece.c.0 * g.ipg + index);
+            if ino.0 >= 2 {
+                self.check_inode(ino, raw, Known { marked, hash_ok: hashes_ok })?;
             }
         }
         Ok(())
     }
 
-    /// Checks one inode. An inode that is not `marked` in a trusted map is free: soft updates mark
-    /// it in the map before its first write, and clear the mark after the inode is free on disk.
-    fn check_inode(&mut self, ino: Ino, raw: &[u8], marked: bool) -> Res<()> {
+    /// Checks one inode. An inode that is not marked in a trusted map is free: soft updates mark it
+    /// in the map before its first write, and clear the mark after the inode is free on disk.
+    fn check_inode(&mut self, ino: Ino, raw: &[u8], known: Known) -> Res<()> {
         if get::<u16>(raw, 0, self.g.endian) == 0 {
             return self.check_free_inode(ino, raw);
         }
-        if !marked {
+        if !known.marked {
             let draft = self.in_use_but_free("inode in use but marked free".to_owned());
             return self.report_unfixed(draft.ino(ino));
         }
-        if self.check_inode_fast(ino, raw) {
+        if self.check_inode_fast(ino, raw, known.hash_ok) {
             return Ok(());
         }
         let g = self.g;

@@ -19,8 +19,8 @@ use super::inoinfo::{InoInfo, InoStat, State};
 
 impl Checker<'_> {
     /// Records the allocated inode `ino` if it has no problem; `false` if the general path must
-    /// check it.
-    pub(super) fn check_inode_fast(&mut self, ino: Ino, raw: &[u8]) -> bool {
+    /// check it. `hash_ok`: its check hash is known to be right.
+    pub(super) fn check_inode_fast(&mut self, ino: Ino, raw: &[u8], hash_ok: bool) -> bool {
         let Some(outline) = Outline::read(&self.g, raw) else { return false };
         let g = &self.g;
         let is_dir = outline.kind == FileType::Directory;
@@ -30,7 +30,8 @@ impl Checker<'_> {
             || outline.flags.contains(FileFlags::SF_SNAPSHOT)
             || self.sujfree
             || !self.adopting.is_empty();
-        if odd || !dinode::hash_ok(g, raw) || !self.mark_direct_blocks(&outline, is_dir) {
+        let hash_ok = hash_ok || dinode::hash_ok(g, raw);
+        if odd || !hash_ok || !self.mark_direct_blocks(&outline, is_dir) {
             return false;
         }
         let (dtype, nlink) = (outline.kind.dirent(), outline.nlink);

@@ -24,6 +24,7 @@ use super::dircheck::DirScan;
 use super::directory::DataBlock;
 use super::dupnames::name_hash;
 use super::inoinfo::{InoInfo, InoStat, State};
+use super::readahead::{DirRuns, DirsRead};
 use super::report::{Id, Phase, exit};
 use super::resolve::{Draft, Res, Stop};
 
@@ -46,22 +47,37 @@ impl Checker<'_> {
         self.begin_phase(Phase::Names, chunks)?;
         self.check_root()?;
         let order = self.dirs.reading_order();
-        let mut scan = DirScan::default();
-        // From here on this phase neither creates nor removes a directory, so the indexes stay
-        // valid.
-        for (i, &at) in order.iter().enumerate() {
-            if i % 256 == 0 {
-                self.check_interrupt()?;
+        let dirs = self.dirs.all();
+        let runs = DirRuns::new(&self.g, order.iter().filter_map(|&at| dirs.get(at as usize)));
+        let reader = self.disk.reader();
+        let work = |piece: usize, read: &mut DirsRead| runs.read(piece, &reader, read);
+        let (mut scan, mut order) = (DirScan::default(), order.as_slice());
+        self.threads.in_order(runs.pieces(), work, |piece, read| -> Res<()> {
+            self.check_interrupt()?;
+            scan.batch.swap(read);
+            for (i, &run) in runs.of(piece).iter().enumerate() {
+                scan.batch.go_to(i, run);
+                let (covered, others) = order.split_at(order.len().min(run.dirs as usize));
+                order = others;
+                self.scan_directories(&mut scan, covered)?;
             }
-            let Some(&dir) = self.dirs.all().get(at as usize) else { break };
-            if !self.is_read_ahead(&scan.batch, dir.first) {
-                self.read_ahead(&mut scan.batch, &order[i..]);
-            }
-            self.scan_directory(&mut scan, &dir)?;
-        }
+            scan.batch.swap(read);
+            Ok(())
+        })?;
         self.check_dotdots()?;
         self.propagate();
         self.end_phase()
+    }
+
+    /// Scans the directories at these places of the list.
+    fn scan_directories(&mut self, scan: &mut DirScan, places: &[u32]) -> Res<()> {
+        for &at in places {
+            // From here on this phase neither creates nor removes a directory, so the places stay
+            // valid.
+            let Some(&dir) = self.dirs.all().get(at as usize) else { break };
+            self.scan_directory(scan, &dir)?;
+        }
+        Ok(())
     }
 
     /// Checks that the root is a directory with content.

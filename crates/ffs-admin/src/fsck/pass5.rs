@@ -1,29 +1,28 @@
 //! Phase 5: maps and summaries.
 //!
-//! **Purpose.** Rebuilds every group from the tables of the earlier phases and compares.
+//! **Purpose.** Compares every group with the one that follows from the tables of the earlier
+//! phases (`groupmaps.rs`), and the totals with their sum.
 //!
 //! **Invariants.**
-//! 1. The result depends only on the used fragments, the inode table and the geometry; from the old
-//!    block it keeps only the rotors, the times and the fields of other systems.
-//! 2. Bits beyond the last inode, fragment and block, and bytes after the maps, are zero.
+//! 1. Threads find the groups that are right. Every other group, and every group with a repair, is
+//!    compared here, in order.
 //!
 //! References: spec/fsck-and-crash.md §3.6; spec/on-disk-format.md §5, §6.
 
-use ffs_ondisk::cg::{self, Cg, CgFields, CgLayout, CgMut, full_pattern};
-use ffs_ondisk::csum::clamp32;
-use ffs_ondisk::geometry::Format;
-use ffs_ondisk::superblock::FsFlags;
-use ffs_ondisk::wire::put;
+use ffs_ondisk::cg::{self, Cg, CgLayout};
 use ffs_ondisk::{CgNo, Csum, Ino};
 
 use super::alloc::Completion;
 use super::buffered::Class;
 use super::checker::Checker;
-use super::groups::{right_header, used_limit};
-use super::inoinfo::State;
+use super::groupmaps::header_without_hash;
 use super::report::{Id, Phase};
 use super::resolve::{Draft, Res};
 use crate::counted;
+
+/// Groups that are examined before the first of them is reported, so that progress is shown and an
+/// interrupt is noticed.
+const GROUPS_AT_ONCE: u32 = 1024;
 
 /// Differences between the maps on disk and the right maps.
 #[derive(Debug, Default)]
@@ -44,12 +43,19 @@ impl Checker<'_> {
         let mut total = Csum::default();
         let mut area = self.disk.read(self.g.csaddr, self.g.cssize as usize)?;
         let mut area_changed = false;
-        for c in 0..self.g.ncg {
-            self.check_interrupt()?;
-            let cs = self.check_group(CgNo(c))?;
-            area_changed |= self.check_summary_record(CgNo(c), &cs, &mut area)?;
-            total.add(&cs);
-            self.advance(1);
+        for first in (0..self.g.ncg).step_by(GROUPS_AT_ONCE as usize) {
+            // A repair in this phase changes the block of its own group only.
+            let right = self.right_groups(first, GROUPS_AT_ONCE.min(self.g.ncg - first))?;
+            for (c, right) in (first..).map(CgNo).zip(right) {
+                self.check_interrupt()?;
+                let cs = match right {
+                    Some(cs) => cs,
+                    None => self.check_group(c)?,
+                };
+                area_changed |= self.check_summary_record(c, &cs, &mut area)?;
+                total.add(&cs);
+                self.advance(1);
+            }
         }
         if area_changed {
             self.disk.write(self.g.csaddr, &area, Class::CylGroup)?;
@@ -107,7 +113,8 @@ impl Checker<'_> {
         let mut old = self.read_group(c)?;
         // Allocations of this check are not findings.
         let handed_out = self.mark_new_allocations(c, &mut old, Completion::Complete);
-        let (mut new, cs) = self.build_group(c, &old);
+        let mut new = Vec::new();
+        let cs = self.group_tables().build(c, &old, &mut new);
         if !self.groups[c.0 as usize].header_ok {
             // The repair of its header was refused, so there is nothing to compare.
             return Ok(cs);
@@ -115,16 +122,10 @@ impl Checker<'_> {
         let place = format!("group {c}");
         let mut fix = self.check_maps(c, &old, &new, &place)? || handed_out;
         let lay = CgLayout::of(&g);
-        let header_end = cg::CG_HEADER;
         let sums = lay.clustersumoff as usize..lay.clusteroff as usize;
         let clusters = g.contigsumsize > 0
             && old.get(sums.start + 4..sums.end) != new.get(sums.start + 4..sums.end);
-        let masked = |b: &[u8]| {
-            let mut head = b[..header_end].to_vec();
-            put(&mut head, 132, g.endian, 0u32);
-            head
-        };
-        if masked(&old) != masked(&new) || clusters {
+        if header_without_hash(&old) != header_without_hash(&new) || clusters {
             self.check_lost_directories(c, &old, &cs)?;
             let draft = Draft::benign(Id::CgSummary, "wrong counts in the group's header");
             let was = Cg::new(&g, &old).cs();
@@ -231,115 +232,6 @@ impl Checker<'_> {
             && clear(view.blksfree(), g.cg_frags(c))
             && clear(view.clustersfree(), blocks)
             && old.get(lay.nextfreeoff as usize..).is_none_or(|b| b.iter().all(|&b| b == 0))
-    }
-
-    /// The right block of group `c`, and its counts.
-    fn build_group(&mut self, c: CgNo, old: &[u8]) -> (Vec<u8>, Csum) {
-        let g = self.g;
-        let lay = CgLayout::of(&g);
-        let mut new = vec![0; old.len()];
-        // The tables of old rotational layouts are between header and maps; they are copied
-        // unchanged.
-        let keep = lay.iusedoff as usize;
-        new[..keep].copy_from_slice(&old[..keep]);
-        let mut cs = Csum::default();
-        self.fill_inodes(c, &mut new, &mut cs);
-        let frsum = self.fill_frags(c, &mut new, &mut cs);
-        fill_clusters(&g, c, &mut new);
-        let stored = CgFields::decode(old, g.endian);
-        let inited = self.initialised(c, &new, stored.initediblk);
-        let mut header = right_header(&g, c, &stored, inited);
-        header.cs = [cs.ndir, cs.nbfree, cs.nifree, cs.nffree].map(clamp32);
-        header.frsum = frsum;
-        if self.sb.flags().contains(FsFlags::GJOURNAL) {
-            header.unrefs = 0;
-        }
-        header.encode(&mut new, g.endian);
-        (new, cs)
-    }
-
-    /// `cg_initediblk` of group `c`: unchanged, or with `-r` reduced to the inodes in use.
-    fn initialised(&self, c: CgNo, new: &[u8], stored: u32) -> u32 {
-        let g = self.g;
-        if g.format == Format::Ufs1 {
-            return 0;
-        }
-        // At least the inodes in use, all of which phase 1 has scanned.
-        let used = used_limit(&g, Cg::new(&g, new).inosused());
-        let rebuilt = !self.groups[c.0 as usize].header_ok;
-        let scan = if rebuilt { self.groups[c.0 as usize].scan } else { 0 };
-        let stored = stored.min(g.ipg).max(scan).max(used);
-        if !self.shrink || self.resolver.is_preen() {
-            return stored;
-        }
-        stored.min(used.max(2 * g.inopb).min(g.ipg))
-    }
-
-    fn fill_inodes(&self, c: CgNo, new: &mut [u8], cs: &mut Csum) {
-        let g = self.g;
-        let mut view = CgMut::new(&g, new);
-        let mut used = 0;
-        for (i, rec) in self.inodes.in_group(c).iter().enumerate() {
-            let ino = Ino(c.0 * g.ipg + i as u32);
-            if rec.state == State::Unallocated || ino.0 < 2 {
-                continue;
-            }
-            view.set_inode_used(i as u32, true);
-            used += 1;
-            cs.ndir += i64::from(rec.is_dir());
-        }
-        if c.0 == 0 {
-            // Inodes 0 and 1 are never allocated.
-            view.set_inode_used(0, true);
-            view.set_inode_used(1, true);
-            used += 2;
-        }
-        cs.nifree = i64::from(g.ipg) - used;
-    }
-
-    fn fill_frags(&self, c: CgNo, new: &mut [u8], cs: &mut Csum) -> [u32; 8] {
-        let g = self.g;
-        let (base, ndblk) = (g.cgbase(c).0, g.cg_frags(c));
-        let map = CgLayout::of(&g).freeoff as usize;
-        for i in 0..ndblk.div_ceil(8) {
-            let left = ndblk - i * 8;
-            let mask = if left >= 8 { 0xff } else { (1u8 << left) - 1 };
-            new[map + i as usize] = !self.used.byte(base + u64::from(i) * 8) & mask;
-        }
-        let view = Cg::new(&g, new);
-        let mut frsum = [0u32; 8];
-        let full = full_pattern(g.frag);
-        for blk in 0..ndblk.div_ceil(g.frag) {
-            let pattern = view.block_pattern(blk);
-            if pattern == full {
-                cs.nbfree += 1;
-            } else if pattern != 0 {
-                cs.nffree += i64::from(pattern.count_ones());
-                for (sum, n) in frsum.iter_mut().zip(cg::runs(pattern, g.frag)) {
-                    *sum += u32::from(n);
-                }
-            }
-        }
-        frsum
-    }
-}
-
-/// Builds the cluster map and summary from the map of free fragments.
-fn fill_clusters(g: &ffs_ondisk::Geometry, c: CgNo, new: &mut [u8]) {
-    if g.contigsumsize == 0 {
-        return;
-    }
-    let blocks = g.cg_frags(c) / g.frag;
-    let mut run = 0;
-    let mut view = CgMut::new(g, new);
-    for blk in 0..=blocks {
-        if blk < blocks && view.view().block_free(blk) {
-            view.set_cluster_free(blk, true);
-            run += 1;
-        } else if run > 0 {
-            view.add_clustersum(run.min(g.contigsumsize), 1);
-            run = 0;
-        }
     }
 }
 

@@ -1,71 +1,147 @@
-//! Phase 2: reads of directories in large units.
+//! Phase 2: reads of directories, ahead and in large units.
 //!
 //! **Purpose.** Most directories have one block, and directories that phase 2 reads in sequence are
-//! close together on disk. One read fetches many of them. Their inodes, which phase 1 has read, are
-//! not read again.
+//! close together on disk. One read fetches many of them, and threads make the reads ahead. The
+//! inodes of the directories, which phase 1 has read, are not read again.
 //!
 //! **Invariants.**
-//! 1. The bytes returned equal those that a read at that moment would return. Data that was read
-//!    before a repair, or of which a part cannot be read, is not used.
+//! 1. The bytes returned equal those that a read at that moment would return.
+//! 2. A piece has at most [`RUNS`] runs and about [`BATCH`] bytes, so memory is bounded.
 
-use ffs_ondisk::FragNo;
 use ffs_ondisk::geometry::DIRBLKSIZ;
+use ffs_ondisk::{FragNo, Geometry};
 
+use super::buffered::{Read, Reader};
 use super::checker::Checker;
 use super::directory::DataBlock;
 use super::inoinfo::InoInfo;
 use super::resolve::Res;
 
-/// Limit on the bytes of one read.
+/// Limit on the bytes of one read, and of all reads of a piece.
 const BATCH: u64 = 128 << 10;
 /// Limit on the gap between two directories that one read covers, bytes.
 const GAP: u64 = 16 << 10;
+/// Limit on the reads of a piece.
+const RUNS: usize = 64;
 
-/// Directory blocks read ahead.
-#[derive(Debug, Default)]
-pub(super) struct ReadAhead {
+/// Directories that one read covers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DirRun {
     /// First fragment.
     from: u64,
+    /// Bytes; 0 if they are not read ahead.
+    len: u32,
+    /// Number of directories.
+    pub(super) dirs: u32,
+}
+
+/// The reads of all directories in order, in pieces for threads.
+pub(super) struct DirRuns {
+    runs: Vec<DirRun>,
+    /// The first run of each piece.
+    pieces: Vec<u32>,
+}
+
+/// The content of one piece.
+#[derive(Default)]
+pub(super) struct DirsRead {
+    /// The bytes of all runs, one after the other.
     bytes: Vec<u8>,
-    /// Revision of the buffered device at the time of the read; `None`: the data is not usable.
-    revision: Option<u64>,
-    /// Limit on the next read, bytes; small while repairs make read-ahead useless.
-    limit: u64,
+    reads: Vec<Read>,
+}
+
+impl DirRuns {
+    /// The reads of the directories `dirs`, which are in the order of their first blocks.
+    pub(super) fn new<'a>(g: &Geometry, dirs: impl Iterator<Item = &'a InoInfo>) -> DirRuns {
+        let (fsize, gap) = (u64::from(g.fsize), GAP / u64::from(g.fsize));
+        let mut plan = DirRuns { runs: Vec::new(), pieces: Vec::new() };
+        let (mut first, mut bytes) = (0, u64::MAX);
+        for dir in dirs {
+            let len = u64::from(dir.size.min(g.bsize));
+            let valid = g.run_problem(FragNo(dir.first), g.numfrags_up(len)).is_none();
+            let len = if valid { len } else { 0 };
+            if let Some(run) = plan.runs.last_mut().filter(|run| run.len > 0 && len > 0) {
+                let read = run.from + u64::from(run.len).div_ceil(fsize);
+                let all = dir.first.saturating_sub(run.from).saturating_mul(fsize) + len;
+                if dir.first >= run.from && dir.first <= read + gap && all <= BATCH {
+                    let longer = u64::from(run.len).max(all);
+                    bytes += longer - u64::from(run.len);
+                    run.len = longer as u32;
+                    run.dirs += 1;
+                    continue;
+                }
+            }
+            if plan.runs.len() - first >= RUNS || bytes.saturating_add(len) > BATCH {
+                (first, bytes) = (plan.runs.len(), 0);
+                plan.pieces.push(first as u32);
+            }
+            bytes += len;
+            plan.runs.push(DirRun { from: dir.first, len: len as u32, dirs: 1 });
+        }
+        plan
+    }
+
+    /// Number of pieces.
+    pub(super) fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// The runs of a piece.
+    pub(super) fn of(&self, piece: usize) -> &[DirRun] {
+        let start = |piece: usize| self.pieces.get(piece).map_or(self.runs.len(), |&n| n as usize);
+        self.runs.get(start(piece)..start(piece + 1)).unwrap_or(&[])
+    }
+
+    /// Reads a piece.
+    pub(super) fn read(&self, piece: usize, reader: &Reader, into: &mut DirsRead) {
+        let runs = self.of(piece);
+        into.reads.clear();
+        into.bytes.resize(runs.iter().map(|run| run.len as usize).sum(), 0);
+        let mut rest = into.bytes.as_mut_slice();
+        for run in runs {
+            let (bytes, others) = rest.split_at_mut(run.len as usize);
+            into.reads.push(reader.read(FragNo(run.from), bytes));
+            rest = others;
+        }
+    }
+}
+
+/// Directory blocks read ahead: those of the current run.
+#[derive(Default)]
+pub(super) struct ReadAhead {
+    piece: DirsRead,
+    run: usize,
+    /// First fragment of the run.
+    from: u64,
+    /// Its bytes in the piece.
+    start: usize,
+    len: usize,
+}
+
+impl ReadAhead {
+    /// Takes over a piece, or gives it back.
+    pub(super) fn swap(&mut self, piece: &mut DirsRead) {
+        std::mem::swap(&mut self.piece, piece);
+        (self.run, self.start, self.len) = (0, 0, 0);
+    }
+
+    /// Goes on to `run`, which is the next one of the piece if this is not the first call.
+    pub(super) fn go_to(&mut self, index: usize, run: DirRun) {
+        self.start += self.len;
+        (self.run, self.from, self.len) = (index, run.from, run.len as usize);
+    }
+
+    /// `len` bytes from fragment `at` on, if they were read ahead.
+    fn get(&self, fsize: u32, at: FragNo, len: usize) -> Option<(&[u8], Read)> {
+        let skip = (at.0.checked_sub(self.from)?).checked_mul(fsize.into())?;
+        let skip = usize::try_from(skip).ok().filter(|&skip| skip < self.len)?;
+        let run = self.piece.bytes.get(self.start..self.start + self.len)?;
+        let read = *self.piece.reads.get(self.run)?;
+        Some((run.get(skip..skip.checked_add(len)?)?, read))
+    }
 }
 
 impl Checker<'_> {
-    /// Reads the first of the directories in `order`, together with those that follow it closely.
-    pub(super) fn read_ahead(&mut self, batch: &mut ReadAhead, order: &[u32]) {
-        let overtaken = batch.revision.take().is_some_and(|r| r != self.disk.revision());
-        batch.limit = if overtaken { 0 } else { (2 * batch.limit).clamp(GAP, BATCH) };
-        let dirs = self.dirs.all();
-        let mut firsts = order.iter().filter_map(|&i| Some(dirs.get(i as usize)?.first)).peekable();
-        let Some(&from) = firsts.peek() else { return };
-        let (fsize, block) = (u64::from(self.g.fsize), u64::from(self.g.frag));
-        let mut end = from;
-        for first in firsts {
-            // A second block of this directory would serve other directories only.
-            if (first + block - from) * fsize > batch.limit || first > end + GAP / fsize {
-                break;
-            }
-            end = first + 1;
-        }
-        if end <= from + 1 || end > self.g.size {
-            return;
-        }
-        batch.bytes.resize(((end - from) * fsize) as usize, 0);
-        if self.disk.try_read_into(FragNo(from), &mut batch.bytes) {
-            (batch.from, batch.revision) = (from, Some(self.disk.revision()));
-        }
-    }
-
-    /// Whether the directory that begins at fragment `first` was read ahead.
-    pub(super) fn is_read_ahead(&self, batch: &ReadAhead, first: u64) -> bool {
-        let frags = batch.bytes.len() as u64 / u64::from(self.g.fsize);
-        batch.revision == Some(self.disk.revision())
-            && (batch.from..batch.from + frags).contains(&first)
-    }
-
     /// The blocks of directory `dir`. Its inode is read only if the table does not suffice.
     pub(super) fn blocks_of_directory(&mut self, dir: &InoInfo) -> Res<Vec<DataBlock>> {
         // A size that has just been repaired is current only in the inode.
@@ -90,15 +166,16 @@ impl Checker<'_> {
         block: &DataBlock,
         buf: &mut Vec<u8>,
     ) -> Res<()> {
-        if self.is_read_ahead(batch, block.at.0) {
-            let at = (block.at.0 - batch.from) as usize * self.g.fsize as usize;
-            if let Some(bytes) = batch.bytes.get(at..at + block.len) {
-                buf.clear();
+        buf.clear();
+        match batch.get(self.g.fsize, block.at, block.len) {
+            Some((bytes, read)) => {
                 buf.extend_from_slice(bytes);
-                return Ok(());
+                self.disk.complete(block.at, buf, read)
+            }
+            None => {
+                buf.resize(block.len, 0);
+                self.disk.read_into(block.at, buf)
             }
         }
-        buf.resize(block.len, 0);
-        self.disk.read_into(block.at, buf)
     }
 }

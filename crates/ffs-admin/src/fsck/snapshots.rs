@@ -137,7 +137,7 @@ impl Checker<'_> {
         let view = Cg::new(&g, old);
         for blk in 0..g.cg_frags(c) / g.frag {
             let first = g.cgbase(c).plus(u64::from(blk * g.frag));
-            let used = self.used.byte(first.0) & full_pattern(g.frag);
+            let used = self.used.word(first.0) as u8 & full_pattern(g.frag);
             // A block of which a part is free on the device: its last used part becomes free.
             let free = view.block_pattern(blk);
             if free != full_pattern(g.frag) && used == 0 {

@@ -17,11 +17,18 @@ pub(crate) const PIECE: usize = 1 << 20;
 /// Byte offset of the group's number in its block.
 const CGX_OFFSET: usize = 12;
 
+/// The unit in which the host's file systems leave holes, bytes.
+const HOST_PAGE: usize = 4096;
+
 /// Content of the bytes that no structure uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnusedSpace {
     /// Zeros.
     Zeros,
+    /// As `Zeros`. What is a hole of a sparse file stays one where the group has zeros, and in the
+    /// inode blocks of a UFS2 group: a free inode whose generation number is 0 gets one when it is
+    /// allocated, here and on BSD.
+    Holes,
     /// What FreeBSD's buffers leave there, for volumes that equal FreeBSD's byte for byte.
     Residue,
 }
@@ -84,12 +91,34 @@ impl<'a> GroupWriter<'a> {
         };
         number_inodes(&g, &mut self.numbers, &mut self.buffer[inodes..], numbered);
         let at = g.frag_to_byte(start);
+        if self.keeps_holes() && self.dev.is_hole(at, self.buffer.len() as u64) {
+            self.write_pages(at, &self.buffer[..SBLOCKSIZE])?;
+            return self.write_pages(at + own as u64, &self.buffer[own..inodes]);
+        }
         self.dev.write_at(at, &self.buffer[..SBLOCKSIZE])?;
         // A group of one inode block that ends with it has no space for the second.
         let space = u64::from(g.cg_frags(c) - g.sblkno) * u64::from(g.fsize);
         let len = usize::try_from(space).unwrap_or(usize::MAX).min(self.buffer.len());
         // With large blocks the superblock copy ends where the group's block begins.
         Ok(self.dev.write_at(at + own as u64, &self.buffer[own..len])?)
+    }
+
+    /// Writes the pages of `bytes` that are not zero to byte `at` on, in a hole.
+    fn write_pages(&self, at: u64, bytes: &[u8]) -> Result<(), AdminError> {
+        let is_zero = |page: &&[u8]| page.iter().all(|&b| b == 0);
+        let mut pages = bytes.chunks(HOST_PAGE).enumerate().peekable();
+        while let Some((first, page)) = pages.next() {
+            if is_zero(&page) {
+                continue;
+            }
+            let mut end = first * HOST_PAGE + page.len();
+            while let Some((_, page)) = pages.next_if(|(_, page)| !is_zero(page)) {
+                end += page.len();
+            }
+            let run = first * HOST_PAGE;
+            self.dev.write_at(at + run as u64, &bytes[run..end])?;
+        }
+        Ok(())
     }
 
     /// Writes the inodes beyond the first two blocks of a UFS1 group; UFS1 has no uninitialised
@@ -126,6 +155,11 @@ impl<'a> GroupWriter<'a> {
     /// Offset of the inode blocks in the buffer: after the superblock copy and the group's block.
     fn inode_area(&self) -> usize {
         ((self.g.iblkno - self.g.sblkno) * self.g.fsize) as usize
+    }
+
+    /// UFS1 initialises all inodes at once, so that it has no holes.
+    fn keeps_holes(&self) -> bool {
+        self.unused_space == UnusedSpace::Holes && self.g.format == Format::Ufs2
     }
 
     fn leaves_residue(&self) -> bool {

@@ -77,7 +77,8 @@ pub fn newfs(
         Inputs { now: REPRODUCIBLE_TIME, numbers, unused_space: UnusedSpace::Residue }
     } else {
         let numbers = GenNumbers::Random(rng);
-        Inputs { now: clock.now().secs, numbers, unused_space: UnusedSpace::Zeros }
+        let unused_space = if opts.keep_holes { UnusedSpace::Holes } else { UnusedSpace::Zeros };
+        Inputs { now: clock.now().secs, numbers, unused_space }
     };
     make(dev, opts, inputs, progress)
 }

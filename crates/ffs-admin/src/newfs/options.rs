@@ -105,6 +105,9 @@ pub struct NewfsOptions {
     /// `-R`: fixed time and generation numbers, and every byte as FreeBSD's newfs leaves it, so
     /// that volumes can be compared.
     pub reproducible: bool,
+    /// Leave holes of a sparse file where a structure is zero, and where free inodes would only get
+    /// their generation numbers: they get them when they are allocated. Not with `reproducible`.
+    pub keep_holes: bool,
     /// `-N`: compute the parameters without writing.
     pub dry_run: bool,
     /// `-E`: discard the device first.
@@ -141,6 +144,7 @@ impl Default for NewfsOptions {
             size: None,
             reserved: 0,
             reproducible: false,
+            keep_holes: false,
             dry_run: false,
             erase: false,
             operator_gid: ffs_ondisk::GID_OPERATOR,

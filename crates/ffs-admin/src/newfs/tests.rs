@@ -6,9 +6,11 @@ use super::*;
 use crate::Volume;
 use crate::audit::audit;
 use ffs_device::Rng;
+use ffs_device::record::{Level, Recorder};
 use ffs_testkit::fixtures;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_assert, prop_assert_eq};
 use proptest::{prop_oneof, proptest};
+use std::sync::Arc;
 
 fn silent() -> impl FnMut(u32, u32) {
     |_, _| {}
@@ -218,6 +220,53 @@ fn seeds_decide_everything() {
     };
     assert!(make(7) == make(7));
     assert!(make(7) != make(8));
+}
+
+/// A hole of a sparse file stays one where a group has zeros or free inodes; data there is
+/// overwritten.
+#[test]
+fn holes_stay_holes_and_old_content_does_not() {
+    use crate::fsck::quick_check;
+    let opts = |keep_holes| NewfsOptions {
+        keep_holes,
+        bsize: Some(32768),
+        fsize: Some(4096),
+        ..NewfsOptions::default()
+    };
+    let make = |dev: &Arc<dyn BlockDevice>, keep_holes| {
+        let before = quick_check(dev).len();
+        newfs(dev, &opts(keep_holes), &clock(), &SplitMix64::new(7), &mut silent()).unwrap();
+        assert_eq!(quick_check(dev), [], "{before} findings before");
+    };
+    let counting = || Arc::new(Recorder::with_level(MemDevice::new(4 << 30), Level::Count));
+    let (whole, holes, old) = (counting(), counting(), counting());
+    make(&(whole.clone() as Arc<dyn BlockDevice>), false);
+    make(&(holes.clone() as Arc<dyn BlockDevice>), true);
+    let g = audit(&*holes);
+    assert!(g.ncg >= 4, "{} groups", g.ncg);
+    // Of each group: one page of the superblock, the block, and no inodes except the root's.
+    let group = 4096 + u64::from(g.cgsize);
+    let limit = u64::from(g.ncg) * group + (256 << 10);
+    let (few, all) = (holes.counters().written_bytes, whole.counters().written_bytes);
+    assert!(few <= limit && all > 2 * few, "{few} of {all} bytes, limit {limit}");
+
+    // Where something else was, every byte is written.
+    for c in (0..g.ncg).map(CgNo) {
+        old.write_at(g.frag_to_byte(g.cgsblock(c)), &vec![0xa5; 200 << 10]).unwrap();
+    }
+    make(&(old.clone() as Arc<dyn BlockDevice>), true);
+    for c in (0..g.ncg).map(CgNo) {
+        // The superblock copy; the group's block and two inode blocks.
+        let group = g.frag_to_byte(g.cgtod(c));
+        for (at, len) in [(g.frag_to_byte(g.cgsblock(c)), 8192), (group, 3 * 32768)] {
+            let [new, over] = [&whole, &old].map(|dev| {
+                let mut bytes = vec![0; len];
+                dev.read_at(at, &mut bytes).unwrap();
+                bytes
+            });
+            assert!(new == over, "group {c}, byte {at}");
+        }
+    }
 }
 
 #[test]

@@ -55,7 +55,8 @@ impl Img {
         Img::on(Arc::new(MemDevice::from_bytes(bytes)))
     }
 
-    fn on(dev: Arc<MemDevice>) -> Img {
+    /// The volume on `dev`.
+    pub fn on(dev: Arc<MemDevice>) -> Img {
         let read = |at: u64, len: usize| -> Result<Vec<u8>, ffs_device::DeviceError> {
             let mut b = vec![0; len];
             dev.read_at(at, &mut b).map(|()| b)

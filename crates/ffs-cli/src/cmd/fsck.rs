@@ -247,6 +247,7 @@ fn options(args: &Args) -> FsckOptions {
         max_memory: args.max_memory,
         now: Timestamp::from(SystemTime::now()).secs,
         interrupt: signals::flag(),
+        threads: None,
     }
 }
 

@@ -269,6 +269,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         reproducible: args.reproducible,
         dry_run: args.dry_run,
         erase: args.erase,
+        keep_holes: true,
         ..how
     };
     let created = create(&args, size)?;

@@ -94,6 +94,10 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
         self.inner.flush()
     }
 
+    fn is_hole(&self, offset: u64, len: u64) -> bool {
+        self.within(Operation::Read, offset, len).is_ok_and(|at| self.inner.is_hole(at, len))
+    }
+
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         let at = self.within(Operation::Discard, offset, len)?;
         self.inner.discard(at, len)
