@@ -1,23 +1,25 @@
-//! Opening an image from the text of a user, `IMAGE` or `IMAGE@N`: opens and locks it, and finds
-//! its partition.
+//! Opening an image from the text of a user, `IMAGE` or `IMAGE@N`: opens and locks it, recognises
+//! its format, and finds its partition.
 //!
 //! **Invariants.**
-//! 1. Before the image is locked, only its size is read.
+//! 1. Before the image is locked, only its size is read. The export of an NBD server has no lock.
 //! 2. The lock lasts as long as the device.
 //! 3. An error message includes what to do next.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ffs_device::lock::{LockError, LockWait};
+use ffs_device::partition::{self, Partition, Pick, Probe, SelectError, Window};
+use ffs_device::{BlockDevice, DeviceError, Operation};
 use rustix::io::Errno;
 
-use crate::lock::{LockError, LockMode, LockWait};
-use crate::partition::{self, Partition, Pick, Probe, Scheme, SelectError, Window};
-use crate::{BlockDevice, DeviceError, FileDevice};
+use crate::disk::{self, DiskImage};
+use crate::nbd::NbdError;
+use crate::{Format, is_uri, spec};
 
 /// How to open an image.
 #[derive(Debug, Clone, Copy, Default)]
@@ -32,20 +34,22 @@ pub struct OpenOptions {
     pub whole_disk: bool,
     /// Allow the kernel to use the block device: for a `fuseblk` mount, where it does.
     pub kernel_may_use: bool,
+    /// Start no other program (`qemu-nbd`) for a format that this crate does not read itself.
+    pub no_helper: bool,
 }
 
 /// An open image.
 pub struct Opened {
     /// The file system's device: the partition, or the whole disk. Holds the lock.
     pub device: Arc<dyn BlockDevice>,
-    /// The file or block device.
+    /// The file or block device, or the URI of a server.
     pub path: PathBuf,
     /// The partition; `None` for the whole disk.
     pub partition: Option<Partition>,
     /// Problems of the partition table, as messages for users.
     pub notes: Vec<String>,
     /// The whole disk. Holds the lock.
-    disk: Arc<FileDevice>,
+    disk: Arc<dyn DiskImage>,
 }
 
 impl Opened {
@@ -60,20 +64,47 @@ impl Opened {
         spec: impl AsRef<OsStr>,
         options: &OpenOptions,
     ) -> Result<Option<Opened>, OpenError> {
-        let (path, pick) = parse_spec(spec.as_ref());
+        let (path, pick) = spec::parse(spec.as_ref());
         let place = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
-        match (place(&self.path), place(&path)) {
-            (Some(own), Some(other)) if own == other => {
-                find(Arc::clone(&self.disk), path, &pick, options).map(Some)
-            }
-            _ => Ok(None),
+        let same = match (place(&self.path), place(&path)) {
+            (Some(own), Some(other)) => own == other,
+            _ => is_uri(path.as_os_str()) && path == self.path,
+        };
+        if !same {
+            return Ok(None);
         }
+        find(Arc::clone(&self.disk), path, &pick, options).map(Some)
     }
 
-    /// Makes a whole image file longer or shorter, under the lock that it has.
+    /// The whole disk.
+    #[must_use]
+    pub fn disk(&self) -> &dyn BlockDevice {
+        &*self.disk
+    }
+
+    /// The format of the image.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.disk.format()
+    }
+
+    /// What a user should know about the image: other files that it needs, and slow reads.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<String> {
+        self.disk.remarks()
+    }
+
+    /// Whether [`Opened::set_len`] can change the size: the volume is the whole of an image whose
+    /// format allows it.
+    #[must_use]
+    pub fn can_resize(&self) -> bool {
+        self.partition.is_none() && self.disk.can_resize()
+    }
+
+    /// Makes a disk that is the whole volume longer or shorter, under the lock that it has.
     ///
     /// # Errors
-    /// `EINVAL` for a partition; as [`FileDevice::set_len`].
+    /// `EINVAL` for a partition; as [`DiskImage::set_len`].
     pub fn set_len(&self, len: u64) -> Result<(), DeviceError> {
         if self.partition.is_none() {
             return self.disk.set_len(len);
@@ -81,7 +112,7 @@ impl Opened {
         let name = self.path.display().to_string().into();
         let why = "a partition has the length that its table gives it";
         let why = std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
-        Err(DeviceError::new(&name, crate::Operation::Resize, why))
+        Err(DeviceError::new(&name, Operation::Resize, why))
     }
 
     /// The range of the file system's device on the disk, bytes.
@@ -116,17 +147,40 @@ pub enum OpenError {
         /// The error.
         source: SelectError,
     },
-    /// It is a disk image in an unsupported format.
-    #[error(
-        "{image} is not a raw image but {format}: make a raw one with `{command}` and use that"
-    )]
-    Format {
+    /// The server cannot be reached, or refused.
+    #[error(transparent)]
+    Nbd(#[from] NbdError),
+    /// The container is damaged.
+    #[error("{image}: {} image: {why}", .format.name())]
+    Damaged {
         /// The name of the image as the user gave it.
         image: String,
-        /// The format.
-        format: &'static str,
-        /// A command that converts it into a raw image.
-        command: String,
+        /// Its format.
+        format: Format,
+        /// What is wrong.
+        why: String,
+    },
+    /// Neither a driver of this program nor `qemu-nbd` reads the image.
+    #[error("{image}: {} image: {why}", .format.name())]
+    Unsupported {
+        /// The name of the image as the user gave it.
+        image: String,
+        /// Its format.
+        format: Format,
+        /// What is missing.
+        why: String,
+    },
+    /// It is compressed, and was to be changed.
+    #[error(
+        "{image} is compressed with {}, so it can only be read; to change it, expand it first: \
+         {} {image} > RAW",
+        .format.name(), .format.decompressor().unwrap_or("cat")
+    )]
+    Compressed {
+        /// The name of the image as the user gave it.
+        image: String,
+        /// Its format.
+        format: Format,
     },
 }
 
@@ -134,9 +188,14 @@ impl OpenError {
     /// Whether it might be opened for reading, although not for changes.
     #[must_use]
     pub fn may_be_readable(&self) -> bool {
-        let OpenError::Device { source, write: true } = self else { return false };
-        let errno = Errno::from_raw_os_error(source.errno());
-        matches!(errno, Errno::ACCESS | Errno::PERM | Errno::ROFS)
+        match self {
+            OpenError::Compressed { .. } | OpenError::Nbd(NbdError::ReadOnly { .. }) => true,
+            OpenError::Device { source, write: true } => {
+                let errno = Errno::from_raw_os_error(source.errno());
+                matches!(errno, Errno::ACCESS | Errno::PERM | Errno::ROFS)
+            }
+            _ => false,
+        }
     }
 
     /// The error number for a system-call interface.
@@ -146,7 +205,12 @@ impl OpenError {
             OpenError::Device { source, .. } => source.errno(),
             OpenError::Lock(error) => error.errno(),
             OpenError::Partition { source: SelectError::Device(error), .. } => error.errno(),
-            OpenError::Partition { .. } | OpenError::Format { .. } => Errno::INVAL.raw_os_error(),
+            OpenError::Nbd(error) => error.errno(),
+            OpenError::Compressed { .. } => Errno::ROFS.raw_os_error(),
+            OpenError::Damaged { .. } => Errno::IO.raw_os_error(),
+            OpenError::Partition { .. } | OpenError::Unsupported { .. } => {
+                Errno::INVAL.raw_os_error()
+            }
         }
     }
 }
@@ -186,197 +250,40 @@ pub fn open_image(
 
 /// Opens and locks the image that `spec` names, and selects the partition (see
 /// [`partition::select`]). `spec` is `IMAGE`, `IMAGE@N` with a partition's number (0 for the whole
-/// disk) or `IMAGE@p2` with its name.
+/// disk) or `IMAGE@p2` with its name. `IMAGE` is a file, a block device, or an NBD URI.
 ///
 /// # Errors
-/// The image cannot be opened or locked, is not a raw image, or its partition is missing or
-/// ambiguous.
+/// The image cannot be opened or locked, its container is damaged or not supported, or its
+/// partition is missing or ambiguous.
 pub fn open(spec: impl AsRef<OsStr>, options: &OpenOptions) -> Result<Opened, OpenError> {
-    let (path, pick) = parse_spec(spec.as_ref());
-    let write = options.write;
-    let failed = |source| OpenError::Device { source, write };
-    let mut file = FileDevice::open(&path, write).map_err(failed)?;
-    let mode = if write { LockMode::Exclusive } else { LockMode::Shared };
-    file.lock(&path, mode, options.lock_wait, !options.kernel_may_use)?;
-    find(Arc::new(file), path, &pick, options)
+    let (path, pick) = spec::parse(spec.as_ref());
+    let disk = disk::open(&path, options)?;
+    find(disk, path, &pick, options)
 }
 
 /// Selects the partition on an open disk.
 fn find(
-    disk: Arc<FileDevice>,
+    disk: Arc<dyn DiskImage>,
     path: PathBuf,
     pick: &Pick,
     options: &OpenOptions,
 ) -> Result<Opened, OpenError> {
     let write = options.write;
     let failed = |source| OpenError::Device { source, write };
+    let device: Arc<dyn BlockDevice> = Arc::<dyn DiskImage>::clone(&disk);
     if *pick == Pick::Whole || (*pick == Pick::Auto && options.whole_disk) {
-        let device = Arc::clone(&disk);
         return Ok(Opened { device, path, partition: None, notes: Vec::new(), disk });
     }
     let image = path.display().to_string();
-    let table = partition::scan(&disk).map_err(failed)?;
-    if table.scheme == Scheme::Whole && !options.probe.is_some_and(|probe| probe(&disk)) {
-        check_format(&disk, &image, write)?;
-    }
-    let partition = partition::select(&disk, &table, pick, options.probe)
+    let table = partition::scan(&device).map_err(failed)?;
+    let partition = partition::select(&device, &table, pick, options.probe)
         .map_err(|source| OpenError::Partition { image: image.clone(), source })?;
-    let device: Arc<dyn BlockDevice> = match &partition {
-        None => Arc::clone(&disk) as Arc<dyn BlockDevice>,
-        Some(partition) => {
-            Arc::new(Window::of(Arc::clone(&disk), partition, &image).map_err(failed)?)
-        }
+    let device = match &partition {
+        None => device,
+        Some(partition) => Arc::new(Window::of(device, partition, &image).map_err(failed)?),
     };
     Ok(Opened { device, path, partition, notes: table.notes, disk })
 }
 
-/// Splits `IMAGE@N`. If a file with that whole name exists, the name is not split.
-fn parse_spec(spec: &OsStr) -> (PathBuf, Pick) {
-    let whole = (PathBuf::from(spec), Pick::Auto);
-    let bytes = spec.as_bytes();
-    let Some(at) = bytes.iter().rposition(|&byte| byte == b'@').filter(|&at| at > 0) else {
-        return whole;
-    };
-    let suffix = match std::str::from_utf8(&bytes[at + 1..]) {
-        Ok(suffix) if !suffix.is_empty() && suffix.bytes().all(|b| b.is_ascii_alphanumeric()) => {
-            suffix
-        }
-        _ => return whole,
-    };
-    if Path::new(spec).exists() {
-        return whole;
-    }
-    let pick = match suffix.parse() {
-        Ok(0) => Pick::Whole,
-        Ok(number) => Pick::Number(number),
-        Err(_) => Pick::Name(suffix.to_owned()),
-    };
-    (PathBuf::from(OsString::from_vec(bytes[..at].to_vec())), pick)
-}
-
-/// The first bytes of other image formats, and the command that converts each into a raw image.
-const FORMATS: [(&[u8], &str, &str); 9] = [
-    (b"QFI\xfb", "a qcow2 image", "qemu-img convert -O raw"),
-    (b"KDMV", "a VMware disk", "qemu-img convert -O raw"),
-    (b"# Disk DescriptorFile", "the description of a VMware disk", "qemu-img convert -O raw"),
-    (b"conectix", "a VHD image", "qemu-img convert -O raw"),
-    (b"vhdxfile", "a VHDX image", "qemu-img convert -O raw"),
-    (b"\x28\xb5\x2f\xfd", "compressed with zstd", "zstd -d -o"),
-    (b"\xfd7zXZ\0", "compressed with xz", "xz -dc"),
-    (b"\x1f\x8b", "compressed with gzip", "gzip -dc"),
-    (b"BZh", "compressed with bzip2", "bzip2 -dc"),
-];
-
-/// Rejects an image in a known format that is not raw.
-fn check_format(disk: &dyn BlockDevice, image: &str, write: bool) -> Result<(), OpenError> {
-    let mut start = [0; 32];
-    let len = start.len().min(usize::try_from(disk.len_bytes()).unwrap_or(usize::MAX));
-    disk.read_at(0, &mut start[..len]).map_err(|source| OpenError::Device { source, write })?;
-    let Some((_, format, tool)) = FORMATS.iter().find(|(magic, ..)| start.starts_with(magic))
-    else {
-        return Ok(());
-    };
-    let command = match *tool {
-        "zstd -d -o" => format!("{tool} RAW {image}"),
-        "qemu-img convert -O raw" => format!("{tool} {image} RAW"),
-        _ => format!("{tool} {image} > RAW"),
-    };
-    Err(OpenError::Format { image: image.to_owned(), format, command })
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ffs_testkit::fixtures;
-    use std::fs;
-    use std::time::Duration;
-
-    fn write_image(bytes: &[u8]) -> (tempfile::TempDir, String) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("disk.img");
-        fs::write(&path, bytes).unwrap();
-        let path = path.into_os_string().into_string().unwrap();
-        (dir, path)
-    }
-
-    fn magic_at_8192(device: &dyn BlockDevice) -> bool {
-        let mut magic = [0; 4];
-        device.read_at(8192 + 1372, &mut magic).is_ok() && u32::from_le_bytes(magic) == 0x0001_1954
-    }
-
-    fn message(result: Result<Opened, OpenError>) -> String {
-        match result {
-            Ok(opened) => panic!("opened {:?}", opened.partition),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    #[test]
-    fn specs_are_split() {
-        let (_dir, path) = write_image(b"");
-        let numbered = format!("{path}@1");
-        let split = |spec: &str| parse_spec(OsStr::new(spec));
-        assert_eq!(split(&path), (path.clone().into(), Pick::Auto));
-        assert_eq!(split(&numbered), (path.clone().into(), Pick::Number(1)));
-        assert_eq!(split(&format!("{path}@s1a")), (path.clone().into(), Pick::Name("s1a".into())));
-        assert_eq!(split(&format!("{path}@0")), (path.into(), Pick::Whole));
-        for plain in ["@1", "a@", "user@host/disk", "a@-1"] {
-            assert_eq!(split(plain), (plain.into(), Pick::Auto));
-        }
-        fs::write(&numbered, b"").unwrap();
-        assert_eq!(
-            split(&numbered),
-            (numbered.into(), Pick::Auto),
-            "an existing file of that name"
-        );
-    }
-
-    #[test]
-    fn opens_the_partition_and_keeps_the_lock() {
-        let Some(image) = fixtures::load("part-mbr-bsd-ufs1-abs") else { return };
-        let (_dir, path) = write_image(&image);
-        let read = OpenOptions { probe: Some(magic_at_8192), ..OpenOptions::default() };
-        let write = OpenOptions { write: true, ..read };
-        let first = open(&path, &write).unwrap();
-        assert_eq!(first.partition.as_ref().unwrap().name, "s1a");
-        assert_eq!(first.device.len_bytes(), 8192 * 512);
-        assert!(message(open(&path, &read)).contains("is in use by"));
-        let waiting = OpenOptions { lock_wait: LockWait::UpTo(Duration::from_millis(20)), ..write };
-        assert!(message(open(&path, &waiting)).contains("is in use by"));
-        drop(first);
-        // The child of another test may have a copy of the descriptor until its exec.
-        let read = OpenOptions { lock_wait: LockWait::UpTo(Duration::from_secs(60)), ..read };
-        let second = open(format!("{path}@s1a"), &read).unwrap();
-        assert!(second.device.is_read_only());
-        assert_eq!(open_image(format!("{path}@0"), &read).unwrap().len_bytes(), image.len() as u64);
-        let whole = OpenOptions { whole_disk: true, ..read };
-        assert_eq!(open_image(&path, &whole).unwrap().len_bytes(), image.len() as u64);
-        assert_eq!(open_image(format!("{path}@3"), &whole).unwrap().len_bytes(), 1000 * 512);
-        let error = message(open(format!("{path}@9"), &read));
-        assert!(error.contains("disk.img: there is no partition @9; there are"), "{error}");
-    }
-
-    #[test]
-    fn refusals_say_what_to_do() {
-        let read = OpenOptions::default();
-        let dir = tempfile::tempdir().unwrap();
-        let missing = open(dir.path().join("none"), &read);
-        assert!(message(missing).ends_with("; check the path"));
-        let directory = message(open(dir.path(), &OpenOptions { write: true, ..read }));
-        assert!(directory.ends_with("; an image is a file or a block device"), "{directory}");
-        let (_dir, path) = write_image(b"QFI\xfb\0\0\0\x03");
-        let error = message(open(&path, &read));
-        assert!(
-            error.ends_with(&format!("`qemu-img convert -O raw {path} RAW` and use that")),
-            "{error}"
-        );
-        let (_dir, path) = write_image(b"\x28\xb5\x2f\xfd and so on");
-        assert!(message(open(&path, &read)).contains(&format!("zstd -d -o RAW {path}")));
-        let (_dir, empty) = write_image(b"");
-        assert_eq!(
-            open_image(&empty, &read).unwrap().len_bytes(),
-            0,
-            "newfs will report how much it needs"
-        );
-    }
-}
+mod tests;
