@@ -7,6 +7,7 @@
 //! passed.
 
 use std::fs;
+use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -128,6 +129,18 @@ impl BlockDevice for QemuDevice {
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
         self.nbd.write_at(offset, buf)
+    }
+
+    fn read_vectored_at(
+        &self,
+        offset: u64,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> Result<(), DeviceError> {
+        self.nbd.read_vectored_at(offset, bufs)
+    }
+
+    fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+        self.nbd.write_vectored_at(offset, bufs)
     }
 
     fn flush(&self) -> Result<(), DeviceError> {

@@ -115,6 +115,15 @@ fn servers_of_others_are_disks() {
         write_randomly(&*opened.device, &mut model, number);
         opened.device.discard(1 << 20, 4096).unwrap();
         model[1 << 20..(1 << 20) + 4096].fill(0);
+        // Several buffers are one request, also where they are no multiples of blocks.
+        let parts = [vec![1; 700], vec![2; 5000], vec![3; 1]];
+        let slices: Vec<_> = parts.iter().map(|part| std::io::IoSlice::new(part)).collect();
+        opened.device.write_vectored_at(3333, &slices).unwrap();
+        model[3333..3333 + 5701].copy_from_slice(&parts.concat());
+        let (mut a, mut b) = (vec![0; 1000], vec![0; 4701]);
+        let mut slices = [&mut a, &mut b].map(|part| std::io::IoSliceMut::new(part));
+        opened.device.read_vectored_at(3333, &mut slices).unwrap();
+        assert!([a, b].concat() == parts.concat());
         drop(opened);
         compare(&*disk(&uri(&socket), false).device, &model, 9);
     }

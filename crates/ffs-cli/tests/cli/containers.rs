@@ -33,7 +33,7 @@ fn use_image(d: &Dir, image: &str) {
     ok(&["mv", &format!("{image}:/dir/a"), &format!("{image}:/dir/b")]);
     let back = run(&["cat", &format!("{image}:/dir/b")]).stdout;
     assert!(back == content, "{image}");
-    fails(&["cat", &format!("{image}:/dir/a")], 1, "No such file");
+    fails(&["cat", &format!("{image}:/dir/a")], 1, "no such file");
     ok(&["fsck", "-n", "-f", image]);
     let info = ok(&["info", image]);
     assert!(info.contains("UFS2") && info.contains("label \"disk\""), "{info}");

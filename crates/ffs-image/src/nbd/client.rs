@@ -3,7 +3,7 @@
 //! **Locking.** One lock on the connection, held from a request to its reply.
 
 use std::ffi::OsStr;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -346,6 +346,30 @@ impl BlockDevice for NbdDevice {
             whole[within..within + buf.len()].copy_from_slice(buf);
             connection.call(CMD_WRITE, start, len as u32, &whole, &mut [])
         })
+    }
+
+    // One request for all buffers: each costs a round trip.
+
+    fn read_vectored_at(
+        &self,
+        offset: u64,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> Result<(), DeviceError> {
+        let mut whole = vec![0; bufs.iter().map(|buf| buf.len()).sum()];
+        self.read_at(offset, &mut whole)?;
+        let mut rest = whole.as_slice();
+        for buf in bufs {
+            let (part, tail) = rest.split_at(buf.len());
+            buf.copy_from_slice(part);
+            rest = tail;
+        }
+        Ok(())
+    }
+
+    fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+        let mut whole = Vec::with_capacity(bufs.iter().map(|buf| buf.len()).sum());
+        bufs.iter().for_each(|buf| whole.extend_from_slice(buf));
+        self.write_at(offset, &whole)
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
