@@ -35,12 +35,12 @@ fn image(number: u8, flags: u8, records: &[u8]) {
     let mut bytes = images()[usize::from(number)].clone();
     for record in records.chunks_exact(8) {
         let at = usize::from(u16::from_le_bytes([record[0], record[1]])) % bytes.len().max(1);
-        let cut = usize::from(u16::from_le_bytes([record[2], record[3]]));
+        let end = usize::from(u16::from_le_bytes([record[2], record[3]]));
         for (to, from) in bytes.iter_mut().skip(at).zip(&record[4..]) {
             *to = *from;
         }
-        if cut >= 0xc000 {
-            bytes.truncate(cut - 0xc000);
+        if end >= 0xc000 {
+            bytes.truncate(end - 0xc000);
         }
     }
     if flags & 1 == 0 {
@@ -116,7 +116,8 @@ fn images() -> &'static [Vec<u8>] {
     static IMAGES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     IMAGES.get_or_init(|| {
         let text = b"hello, hello, hello, block ".repeat(40);
-        let xz = (0..XZ.len() / 2).filter_map(|n| u8::from_str_radix(&XZ[2 * n..2 * n + 2], 16).ok());
+        let byte = |n: usize| u8::from_str_radix(&XZ[2 * n..2 * n + 2], 16).ok();
+        let xz = (0..XZ.len() / 2).filter_map(byte);
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
         let packed = gzip.write_all(&text).and_then(|()| bzip2.write_all(&text));

@@ -19,10 +19,10 @@ use crate::{log, output, session};
 /// The Berkeley Fast File System in user space: make, check, mount and fill UFS images.
 ///
 /// IMAGE is a file, a block device, or the export of an NBD server (nbd://HOST/EXPORT). Its format
-/// is recognised: raw, qcow2, VMDK, VHD, VHDX, VDI; gzip, xz, zstd and bzip2 are read in place. In a
-/// whole-disk image ffs finds the BSD partition (GPT, MBR slice, disklabel); IMAGE@N chooses one.
-/// IMAGE:/path is a file in an image, which needs no mount and no root. IMAGE:/.snap/NAME is also an
-/// image, to be read: the snapshot NAME.
+/// is recognised: raw, qcow2, VMDK, VHD, VHDX, VDI; gzip, xz, zstd and bzip2 are read in place. In
+/// a whole-disk image ffs finds the BSD partition (GPT, MBR slice, disklabel); IMAGE@N chooses one.
+/// IMAGE:/path is a file in an image, which needs no mount and no root. IMAGE:/.snap/NAME is also
+/// an image, to be read: the snapshot NAME.
 #[derive(Parser)]
 #[command(name = "ffs", version, max_term_width = 100, disable_help_subcommand = false)]
 struct Ffs {

@@ -1,5 +1,5 @@
-//! Path arguments: `IMAGE[@N]:/path` for a file in an image, or a path of the host. IMAGE is a file,
-//! a block device or a URI. The path inside may lead through snapshots: see `snapshot`.
+//! Path arguments: `IMAGE[@N]:/path` for a file in an image, or a path of the host. IMAGE is a
+//! file, a block device or a URI. The path inside may lead through snapshots: see `snapshot`.
 //!
 //! # Invariants
 //! 1. `:/` separates the image from the path inside. The first `:/` that follows the name of an

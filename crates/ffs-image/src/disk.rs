@@ -5,73 +5,19 @@ use std::sync::Arc;
 
 use ffs_device::lock::LockMode;
 use ffs_device::partition::Probe;
-use ffs_device::{BlockDevice, DeviceError, FileDevice, Operation};
+use ffs_device::{DeviceError, FileDevice};
 
-use crate::open::{OpenError, OpenOptions};
-use crate::{Format, blocks, compressed, magic, nbd, qcow2, qemu};
-
-/// A disk image: a block device, and what can be done with its container.
-pub trait DiskImage: BlockDevice {
-    /// The format.
-    fn format(&self) -> Format;
-
-    /// What a user should know about this image, as messages.
-    fn remarks(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Whether [`DiskImage::set_len`] can change the size of the disk.
-    fn can_resize(&self) -> bool {
-        false
-    }
-
-    /// Makes the disk longer, with zeros, or shorter.
-    ///
-    /// # Errors
-    /// The format does not allow it, or the system's error.
-    fn set_len(&self, len: u64) -> Result<(), DeviceError> {
-        let _ = len;
-        let why = format!("the size of {} images cannot be changed here", self.format().name());
-        let why = std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
-        Err(DeviceError::new(&Arc::from("image"), Operation::Resize, why))
-    }
-}
-
-impl DiskImage for FileDevice {
-    fn format(&self) -> Format {
-        Format::Raw
-    }
-
-    fn can_resize(&self) -> bool {
-        self.file().metadata().is_ok_and(|file| file.is_file())
-    }
-
-    fn set_len(&self, len: u64) -> Result<(), DeviceError> {
-        FileDevice::set_len(self, len)
-    }
-}
-
-/// Why a driver does not open an image.
-pub(crate) enum Refused {
-    /// The image is damaged, or names a file that is not there; for users.
-    Damaged(String),
-    /// The image is sound, as far as it was read, and has a feature that the driver lacks.
-    Unsupported(String),
-    /// The system's error.
-    Device(DeviceError),
-}
-
-impl From<DeviceError> for Refused {
-    fn from(error: DeviceError) -> Refused {
-        Refused::Device(error)
-    }
-}
+use crate::error::OpenError;
+use crate::image::{DiskImage, Refused};
+use crate::magic::{self, Format};
+use crate::options::OpenOptions;
+use crate::{blocks, compressed, nbd, qcow2, qemu, spec};
 
 /// Opens and locks the disk that `path` names: a file, a block device, or the URI of an NBD export.
 pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn DiskImage>, OpenError> {
     let write = options.write;
     let failed = |source| OpenError::Device { source, write };
-    if crate::is_uri(path.as_os_str()) {
+    if spec::is_uri(path.as_os_str()) {
         let device = nbd::NbdDevice::open(path.as_os_str(), write)?;
         return Ok(Arc::new(device));
     }
@@ -111,8 +57,8 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn DiskIma
     .map_err(refused)
 }
 
-/// The format of `file`. A file that begins with a wanted file system is raw, whatever is in its
-/// boot block.
+/// The format of `file`. A file that begins with a wanted file system is raw, also with the mark
+/// of another format in its boot block.
 fn format_of(file: &FileDevice, probe: Option<Probe>) -> Result<Format, DeviceError> {
     let format = magic::recognise(file)?;
     let raw = format != Format::Raw && probe.is_some_and(|probe| probe(file));

@@ -9,7 +9,8 @@
 //! | raw file, block device | yes | yes | `ffs_device::FileDevice` |
 //! | NBD export | yes | yes | [`nbd`] |
 //! | qcow2, with backing files | yes | yes | `qcow2`, the crate imago |
-//! | VHD (fixed, dynamic), VDI, VMDK (one sparse file) | yes | yes, except compressed VMDK | `blocks` |
+//! | VHD (fixed, dynamic), VDI | yes | yes | `blocks` |
+//! | VMDK in one sparse file | yes | by `qemu` | `blocks` |
 //! | other variants of these, VHDX | yes | yes | `qemu`: a `qemu-nbd` process |
 //! | gzip, xz, zstd, bzip2 | yes | no | `compressed` |
 //!
@@ -19,17 +20,23 @@
 //! 2. A flush of a device makes all that it needs durable in the file: blocks and tables.
 //! 3. A file that an image names (a backing file) is opened for reading only.
 
-pub mod blocks;
-pub mod compressed;
+mod blocks;
+mod bytes;
+mod compressed;
 mod disk;
+mod error;
+mod image;
 mod magic;
 pub mod nbd;
 mod open;
+mod options;
 mod qcow2;
 mod qemu;
 mod spec;
 
-pub use disk::DiskImage;
+pub use error::OpenError;
+pub use image::DiskImage;
 pub use magic::{Format, recognise};
-pub use open::{OpenError, OpenOptions, Opened, open, open_image};
+pub use open::{Opened, open, open_image};
+pub use options::OpenOptions;
 pub use spec::{is_uri, split_uri};

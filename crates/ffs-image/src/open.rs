@@ -12,31 +12,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ffs_device::lock::{LockError, LockWait};
-use ffs_device::partition::{self, Partition, Pick, Probe, SelectError, Window};
+use ffs_device::partition::{self, Partition, Pick, Window};
 use ffs_device::{BlockDevice, DeviceError, Operation};
-use rustix::io::Errno;
 
-use crate::disk::{self, DiskImage};
-use crate::nbd::NbdError;
-use crate::{Format, is_uri, spec};
-
-/// How to open an image.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct OpenOptions {
-    /// Open for changes, exclusively; otherwise for reading, together with other readers.
-    pub write: bool,
-    /// How long to wait for the lock.
-    pub lock_wait: LockWait,
-    /// Recognises the file system to find; without it only the partition types decide.
-    pub probe: Option<Probe>,
-    /// Without `@N`, use the whole disk and read no partition table: for creating a file system.
-    pub whole_disk: bool,
-    /// Allow the kernel to use the block device: for a `fuseblk` mount, where it does.
-    pub kernel_may_use: bool,
-    /// Start no other program (`qemu-nbd`) for a format that this crate does not read itself.
-    pub no_helper: bool,
-}
+use crate::error::OpenError;
+use crate::image::DiskImage;
+use crate::magic::Format;
+use crate::options::OpenOptions;
+use crate::spec::is_uri;
+use crate::{disk, spec};
 
 /// An open image.
 pub struct Opened {
@@ -122,118 +106,6 @@ impl Opened {
             None => 0..self.disk.len_bytes(),
             Some(partition) => partition.start..partition.start + partition.len,
         }
-    }
-}
-
-/// Why an image could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The system reported an error.
-    #[error("{source}{}", hint(.source, *.write))]
-    Device {
-        /// The error.
-        source: DeviceError,
-        /// Whether it was opened for changes.
-        write: bool,
-    },
-    /// Another opener has locked it.
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    /// The partition is missing or ambiguous.
-    #[error("{image}: {source}")]
-    Partition {
-        /// The name of the image as the user gave it.
-        image: String,
-        /// The error.
-        source: SelectError,
-    },
-    /// The server cannot be reached, or refused.
-    #[error(transparent)]
-    Nbd(#[from] NbdError),
-    /// The container is damaged.
-    #[error("{image}: {} image: {why}", .format.name())]
-    Damaged {
-        /// The name of the image as the user gave it.
-        image: String,
-        /// Its format.
-        format: Format,
-        /// What is wrong.
-        why: String,
-    },
-    /// Neither a driver of this program nor `qemu-nbd` reads the image.
-    #[error("{image}: {} image: {why}", .format.name())]
-    Unsupported {
-        /// The name of the image as the user gave it.
-        image: String,
-        /// Its format.
-        format: Format,
-        /// What is missing.
-        why: String,
-    },
-    /// It is compressed, and was to be changed.
-    #[error(
-        "{image} is compressed with {}, so it can only be read; to change it, expand it first: \
-         {} {image} > RAW",
-        .format.name(), .format.decompressor().unwrap_or("cat")
-    )]
-    Compressed {
-        /// The name of the image as the user gave it.
-        image: String,
-        /// Its format.
-        format: Format,
-    },
-}
-
-impl OpenError {
-    /// Whether it might be opened for reading, although not for changes.
-    #[must_use]
-    pub fn may_be_readable(&self) -> bool {
-        match self {
-            OpenError::Compressed { .. } | OpenError::Nbd(NbdError::ReadOnly { .. }) => true,
-            OpenError::Device { source, write: true } => {
-                let errno = Errno::from_raw_os_error(source.errno());
-                matches!(errno, Errno::ACCESS | Errno::PERM | Errno::ROFS)
-            }
-            _ => false,
-        }
-    }
-
-    /// The error number for a system-call interface.
-    #[must_use]
-    pub fn errno(&self) -> i32 {
-        match self {
-            OpenError::Device { source, .. } => source.errno(),
-            OpenError::Lock(error) => error.errno(),
-            OpenError::Partition { source: SelectError::Device(error), .. } => error.errno(),
-            OpenError::Nbd(error) => error.errno(),
-            OpenError::Compressed { .. } => Errno::ROFS.raw_os_error(),
-            OpenError::Damaged { .. } => Errno::IO.raw_os_error(),
-            OpenError::Partition { .. } | OpenError::Unsupported { .. } => {
-                Errno::INVAL.raw_os_error()
-            }
-        }
-    }
-}
-
-/// The kind is that of the errno, as in [`std::fs`]; the source is this error.
-impl From<OpenError> for std::io::Error {
-    fn from(error: OpenError) -> std::io::Error {
-        let kind = std::io::Error::from_raw_os_error(error.errno()).kind();
-        std::io::Error::new(kind, error)
-    }
-}
-
-fn hint(error: &DeviceError, write: bool) -> &'static str {
-    match (Errno::from_raw_os_error(error.errno()), write) {
-        (Errno::NOENT, _) => "; check the path",
-        (Errno::ISDIR, _) => "; an image is a file or a block device",
-        (Errno::PERM, true) => {
-            "; if it is immutable or append-only (see lsattr), chattr changes that"
-        }
-        (Errno::ACCESS, true) => "; do it as a user who may write to it",
-        (Errno::ACCESS | Errno::PERM, false) => "; do it as a user who may read it",
-        (Errno::ROFS, _) => "; it can only be read where it is",
-        _ => "",
     }
 }
 

@@ -17,9 +17,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::disk::Refused;
+use crate::image::{DiskImage, Refused};
+use crate::magic::Format;
 use crate::nbd::NbdDevice;
-use crate::{DiskImage, Format};
 
 const PROGRAM: &str = "qemu-nbd";
 /// How long to wait for the end of `qemu-nbd`, seconds.

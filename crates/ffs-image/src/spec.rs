@@ -1,4 +1,4 @@
-//! The text that names an image: `IMAGE`, `IMAGE@N`, or the URI of an NBD export, perhaps with `@N`.
+//! The text that names an image: `IMAGE` or the URI of an NBD export, perhaps with `@N`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -58,8 +58,8 @@ fn damage_is_an_error_of_the_reads_that_meet_it() {
         shell(&format!("cd {} && {command}", dir.0.path().display()));
         let packed = common::read_file(dir.path("packed"));
         let path = dir.str("damaged");
-        for cut in [3, 20, packed.len() / 2, packed.len() - 1] {
-            std::fs::write(&path, &packed[..cut]).unwrap();
+        for kept in [3, 20, packed.len() / 2, packed.len() - 1] {
+            std::fs::write(&path, &packed[..kept]).unwrap();
             read_or_fail(&path, &bytes, true);
         }
         let mut rng = ffs_testkit::rng::SplitMix64::new(4);

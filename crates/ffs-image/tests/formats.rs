@@ -191,3 +191,34 @@ fn foreign_variants_are_named_without_a_helper() {
         }
     }
 }
+
+#[test]
+fn a_qcow2_image_whose_tables_count_as_free_is_not_written() {
+    if !have(&["qemu-img"]) {
+        return;
+    }
+    let dir = Dir::new();
+    let (image, damaged) = (dir.str("image"), dir.str("damaged"));
+    for options in ["cluster_size=512", "refcount_bits=1", "refcount_bits=64", "compat=0.10"] {
+        run("qemu-img", &["create", "-f", "qcow2", "-o", options, &image, "8M"]);
+        disk(&image, true).device.write_at(0, &[7; 4096]).unwrap();
+        drop(disk(&image, true));
+        let sound = read_file(&image);
+        let table = u64::from_be_bytes(sound[48..56].try_into().unwrap()) as usize;
+        let block = u64::from_be_bytes(sound[table..table + 8].try_into().unwrap()) as usize;
+        // The count of the header; the block of counts; everything behind the header.
+        for (at, end) in [(block, block + 1), (table, table + 8), (512, sound.len())] {
+            let mut bytes = sound.clone();
+            bytes[at..end].fill(0);
+            if end == block + 1 {
+                bytes[block..block + 8].fill(0);
+            }
+            std::fs::write(&damaged, &bytes).unwrap();
+            let error = refusal(&damaged, true);
+            assert!(error.contains("qemu-img check -r all"), "{options} {at}: {error}");
+            assert!(read_file(&damaged) == bytes);
+        }
+        std::fs::write(&damaged, &sound[..128]).unwrap();
+        assert!(refusal(&damaged, true).contains("qemu-img check -r all"), "{options}");
+    }
+}

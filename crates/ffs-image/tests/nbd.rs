@@ -304,7 +304,7 @@ fn hostile_peers_are_refused() {
     }
 }
 
-/// A peer that says what it was going to say.
+/// A peer that sends a script.
 struct Script {
     read: std::io::Cursor<Vec<u8>>,
 }

@@ -6,6 +6,7 @@
 //! 2. NetBSD's two flags that collide with FreeBSD's are masked by
 //!    [`crate::Superblock::flags`] and preserved by every write.
 
+use crate::other_content::{DUMP, GELI, ISO, LUKS, SQUASHFS, TAR, ZFS};
 use crate::sbfields::{MAGIC_OFFSET, SbFields};
 use crate::wire::{Endian, get};
 
@@ -116,14 +117,6 @@ const OTHERS: [(Signs, &str); 22] = [
 const GELI_MAGIC: &[u8] = b"GEOM::ELI";
 const SECTOR: u64 = 512;
 
-const ZFS: &str = "part of a ZFS pool";
-const SQUASHFS: &str = "a squashfs file system";
-const ISO: &str = "an ISO 9660 file system (a CD or DVD)";
-const LUKS: &str = "an encrypted LUKS volume";
-const GELI: &str = "an encrypted GELI provider";
-const TAR: &str = "a tar archive";
-const DUMP: &str = "a dump of a file system";
-
 /// The other file system on a volume, if a signature matches. `read(offset, len)` returns the bytes
 /// there, fewer at the end of the device, `None` on an error.
 pub fn other_system(
@@ -134,20 +127,6 @@ pub fn other_system(
     let found = OTHERS.iter().find(|(signs, _)| signs.iter().all(&mut holds));
     let last = || device_bytes.and_then(|len| len.checked_sub(SECTOR));
     found.map(|(_, name)| *name).or_else(|| holds(&(last()?, GELI_MAGIC)).then_some(GELI))
-}
-
-/// What a user can do with `image`, which is what [`other_system`] found.
-#[must_use]
-pub fn next_step(what: &str, image: &str) -> String {
-    match what {
-        LUKS => format!("open it first: cryptsetup open {image} NAME; then use /dev/mapper/NAME"),
-        GELI => "on FreeBSD attach it first: geli attach DEVICE; then use DEVICE.eli".to_owned(),
-        ZFS => "import its pool with zpool import".to_owned(),
-        TAR => format!("make an image of it: ffs build NEW.img {image}"),
-        DUMP => format!("list it with: ffs restore -tf {image}"),
-        ISO | SQUASHFS => format!("mount it with: mount -o loop,ro {image} DIR"),
-        _ => "use the tools of its system; ffs reads UFS only".to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -172,6 +151,5 @@ mod tests {
         assert_eq!(found(24, &60012u32.to_be_bytes()), Some(DUMP));
         assert_eq!(found(24, &0x1954_0119u32.to_le_bytes()), Some(DUMP));
         assert_eq!(found(4086, b"SWAPSPACE2"), Some("Linux swap space"));
-        assert!(next_step(TAR, "a.tar").contains("ffs build NEW.img a.tar"));
     }
 }

@@ -44,8 +44,8 @@ enum Protocol {
 /// Export a partition, a whole disk or a snapshot as a block device (NBD).
 ///
 /// The one export has an empty name. The image stays locked while the server runs; SIGINT or
-/// SIGTERM ends it. The protocol has no passwords: whoever reaches the socket or the port reads the
-/// image, so by default only this host does.
+/// SIGTERM ends it. The protocol has no passwords: every program that reaches the socket or the
+/// port reads the image, so by default only those of this host do.
 #[derive(clap::Args)]
 struct Nbd {
     /// IMAGE[@N] (@0 for the whole disk), or IMAGE:/.snap/NAME for a snapshot

@@ -1,8 +1,8 @@
 //! Partition tables: finding the file system on a disk.
 //!
 //! Reads the tables of BSD disks (GPT, MBR slices with a BSD disklabel inside, a disklabel alone)
-//! and of Solaris disks (the VTOC of SPARC, or of x86 in an MBR slice), lists the partitions, and selects the UFS partition if there is only one. [`Window`] makes a
-//! device of a partition.
+//! and of Solaris disks (the VTOC of SPARC, or of x86 in an MBR slice), lists the partitions, and
+//! selects the UFS partition if there is only one. [`Window`] makes a device of a partition.
 //!
 //! **Invariants.**
 //! 1. Every listed partition is within the device, even if its table is wrong: a partition beyond

@@ -23,8 +23,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use ffs_device::error::{check_range, check_writable};
 use ffs_device::{BlockDevice, DeviceError, Durability, FileDevice, Operation};
 
-use crate::disk::Refused;
-use crate::{DiskImage, Format};
+use crate::bytes::{le32, le64};
+use crate::image::{DiskImage, Refused};
+use crate::magic::Format;
 
 /// Most blocks of a disk.
 const MAX_BLOCKS: u64 = 1 << 28;
@@ -147,14 +148,6 @@ fn read<const N: usize>(file: &FileDevice, at: u64) -> Result<[u8; N], DeviceErr
     let mut bytes = [0; N];
     file.read_at(at, &mut bytes)?;
     Ok(bytes)
-}
-
-fn le32(bytes: &[u8], at: usize) -> u32 {
-    crate::nbd::be32(bytes, at).swap_bytes()
-}
-
-fn le64(bytes: &[u8], at: usize) -> u64 {
-    crate::nbd::be64(bytes, at).swap_bytes()
 }
 
 impl State {

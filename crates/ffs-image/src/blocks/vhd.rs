@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use ffs_device::{BlockDevice, DeviceError, FileDevice};
 
 use super::{Layout, New, Place, Refused, Shape, bad_table, damaged, read};
-use crate::nbd::{be32, be64};
+use crate::bytes::{be32, be64};
 
 const COOKIE: &[u8] = b"conectix";
 const SECTOR: u64 = 512;

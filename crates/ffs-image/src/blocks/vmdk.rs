@@ -109,7 +109,7 @@ impl Layout for Vmdk {
             return Err(bad_table(block, at));
         }
         let grain = u64::from(le32(&read::<4>(file, at)?, 0)) * SECTOR;
-        // Sector 1 stands for zeros.
+        // Sector 1 means zeros.
         if grain <= SECTOR {
             return Ok(Place::Absent);
         }

@@ -29,8 +29,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ffs_device::error::{check_range, check_writable};
 use ffs_device::{BlockDevice, DeviceError, Durability, FileDevice, Operation};
 
-use crate::disk::Refused;
-use crate::{DiskImage, Format};
+use crate::image::{DiskImage, Refused};
+use crate::magic::Format;
 
 /// Most units of a file.
 const MAX_UNITS: usize = 1 << 20;
@@ -157,13 +157,13 @@ impl CompressedDisk {
             let end = done + count as u64;
             if count == 0 || unit.len.is_some_and(|len| end >= len) {
                 if unit.len.is_some_and(|len| end != len) {
-                    return Err(damage("a unit has another length than the index tells"));
+                    return Err(damage("a unit has another length than in the index"));
                 }
                 self.keep(unit.start + done, &state.buffer[..count])?;
                 // The end of the data, where decoders check the checksum.
                 let extra = if count == 0 { 0 } else { decoder.read(&mut [0]).map_err(damage)? };
                 if extra > 0 {
-                    return Err(damage("a unit has another length than the index tells"));
+                    return Err(damage("a unit has another length than in the index"));
                 }
                 state.done[index] = end;
                 return Ok(());

@@ -9,7 +9,7 @@ use ffs_device::{BlockDevice, FileDevice};
 use lzma_rust2::XzReader;
 
 use super::{Decoder, MAX_UNITS, Source, Unit};
-use crate::disk::Refused;
+use crate::image::Refused;
 
 const HEADER: u64 = 12;
 const HEADER_MAGIC: &[u8] = b"\xfd7zXZ\0";
@@ -69,7 +69,7 @@ fn stream(file: &Arc<FileDevice>, end: u64, most: usize) -> Result<(u64, Vec<Uni
     let mut units = Vec::new();
     let mut total = 0u64;
     if byte(&mut reader)? != 0 {
-        return damaged("the index is not where the footer tells");
+        return damaged("the index is not at its place by the footer");
     }
     let records = number(&mut reader)?;
     for _ in 0..records {

@@ -21,7 +21,8 @@ use super::{
     CMD_DISC, CMD_FLUSH, CMD_READ, CMD_TRIM, CMD_WRITE, NbdError, READ_ONLY, REPLY_MAGIC,
     REQUEST_MAGIC, SEND_FLUSH, SEND_TRIM, be32, be64,
 };
-use crate::{DiskImage, Format};
+use crate::image::DiskImage;
+use crate::magic::Format;
 
 /// How long a server may take to accept a connection and to answer in the negotiation.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -128,7 +129,7 @@ impl NbdDevice {
         };
         timeout(&stream, Some(PATIENCE))?;
         let export = handshake::start(&mut stream, export).map_err(failed)?;
-        // A disk may be slow for any time; a host that is gone is found by keepalive.
+        // A disk may be slow for any time; a lost host is found by keepalive.
         timeout(&stream, None)?;
         if write && export.flags & READ_ONLY != 0 {
             return Err(NbdError::ReadOnly { uri: uri.to_owned() });
@@ -268,7 +269,7 @@ impl Connection {
     }
 }
 
-/// Sends all of `data`. A server that is gone is an error, and no SIGPIPE.
+/// Sends all of `data`. A closed connection is an error, and no SIGPIPE.
 fn send_all(stream: &Stream, mut data: &[u8]) -> io::Result<()> {
     use rustix::net::{SendFlags, send};
     while !data.is_empty() {

@@ -16,7 +16,7 @@ const MAX_REPLIES: usize = 1000;
 /// Most names of exports in a message.
 const MAX_LISTED: usize = 20;
 
-/// What the server tells about an export.
+/// What the server reports about an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Export {
     /// Its size, bytes.

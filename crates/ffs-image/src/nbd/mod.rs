@@ -16,6 +16,8 @@ mod uri;
 
 use std::io;
 
+use crate::bytes::{be16, be32, be64};
+
 pub use client::NbdDevice;
 pub use handshake::{Export, negotiate};
 pub use server::{Server, serve_connection};
@@ -91,7 +93,10 @@ pub enum NbdError {
         why: String,
     },
     /// The server cannot be reached.
-    #[error("{uri}: cannot connect: {}; check that the server runs", ffs_device::host_words(.source))]
+    #[error(
+        "{uri}: cannot connect: {}; check that the server runs",
+        ffs_device::host_words(.source)
+    )]
     Connect {
         /// The URI.
         uri: String,
@@ -128,22 +133,4 @@ impl NbdError {
             NbdError::ReadOnly { .. } => Errno::ROFS.raw_os_error(),
         }
     }
-}
-
-fn be16(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes(array(bytes, at))
-}
-
-pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(array(bytes, at))
-}
-
-pub(crate) fn be64(bytes: &[u8], at: usize) -> u64 {
-    u64::from_be_bytes(array(bytes, at))
-}
-
-/// The `N` bytes at `at`; zeros beyond the end.
-fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let found = at.checked_add(N).and_then(|end| bytes.get(at..end));
-    found.and_then(|slice| slice.try_into().ok()).unwrap_or([0; N])
 }

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test panics on failure")]
 
 use super::*;
+use ffs_device::LockWait;
 use ffs_testkit::fixtures;
 use std::fs;
 use std::time::Duration;

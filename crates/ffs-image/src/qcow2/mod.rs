@@ -7,6 +7,9 @@
 //! **Invariants.**
 //! 1. Backing files are locked shared and opened for reading.
 //! 2. `flush` writes imago's tables and then makes the file durable.
+//! 3. Only an image whose tables are marked as used is written ([`refcounts`]).
+
+mod refcounts;
 
 use std::fs::File;
 use std::io;
@@ -23,8 +26,9 @@ use imago::qcow2::Qcow2;
 use imago::raw::Raw;
 use imago::{DenyImplicitOpenGate, FormatAccess, FormatDriverBuilder};
 
-use crate::disk::Refused;
-use crate::{DiskImage, Format, magic};
+use crate::bytes::{be32, be64};
+use crate::image::{DiskImage, Refused};
+use crate::magic::{self, Format};
 
 type Storage = imago::file::File;
 type Access = FormatAccess<Storage>;
@@ -51,7 +55,7 @@ pub(crate) struct Qcow2Device {
     backing: Vec<String>,
 }
 
-/// What the header says about other files.
+/// Other files that the header names.
 struct Header {
     backing: Option<Vec<u8>>,
     backing_format: Option<Vec<u8>>,
@@ -84,7 +88,7 @@ fn layer(
     files: &mut Vec<Arc<FileDevice>>,
     names: &mut Vec<String>,
 ) -> Result<Access, Refused> {
-    let header = header(&**file)?;
+    let header = header(&**file, write)?;
     let backing = match &header.backing {
         Some(name) => {
             let format = header.backing_format.as_deref();
@@ -177,8 +181,9 @@ fn storage(file: &FileDevice) -> Result<Storage, Refused> {
         .map_err(|error| Refused::Damaged(ffs_device::host_words(error)))
 }
 
-/// Reads the parts of the header that name other files or need another driver.
-fn header(file: &dyn BlockDevice) -> Result<Header, Refused> {
+/// Reads the parts of the header that name other files or need another driver. With `write` checks
+/// also that the image can be written.
+fn header(file: &dyn BlockDevice, write: bool) -> Result<Header, Refused> {
     let damaged = |why: &str| Refused::Damaged(why.to_owned());
     let mut head = [0; 104];
     let have = head.len().min(usize::try_from(file.len_bytes()).unwrap_or(usize::MAX));
@@ -186,21 +191,24 @@ fn header(file: &dyn BlockDevice) -> Result<Header, Refused> {
         return Err(damaged("the header is truncated"));
     }
     file.read_at(0, &mut head[..have])?;
-    let version = crate::nbd::be32(&head, 4);
+    let version = be32(&head, 4);
     if !(2..=3).contains(&version) {
         return Err(Refused::Unsupported(format!("version {version}")));
     }
-    if crate::nbd::be32(&head, 32) != 0 {
+    if be32(&head, 32) != 0 {
         return Err(Refused::Unsupported("it is encrypted".to_owned()));
     }
-    let features = if version >= 3 { crate::nbd::be64(&head, 72) } else { 0 };
+    let features = if version >= 3 { be64(&head, 72) } else { 0 };
     if features & CORRUPT != 0 {
         return Err(damaged("it is marked as damaged; repair it with `qemu-img check -r all`"));
     }
     if features & FOREIGN_FEATURES != 0 {
         return Err(Refused::Unsupported(format!("features {features:#x}")));
     }
-    let (at, len) = (crate::nbd::be64(&head, 8), crate::nbd::be32(&head, 16));
+    if write {
+        refcounts::check(file, &head)?;
+    }
+    let (at, len) = (be64(&head, 8), be32(&head, 16));
     if at == 0 || len == 0 {
         return Ok(Header { backing: None, backing_format: None });
     }
@@ -210,7 +218,7 @@ fn header(file: &dyn BlockDevice) -> Result<Header, Refused> {
     let mut name = vec![0; len as usize];
     file.read_at(at, &mut name)
         .map_err(|_| damaged("the name of the backing file is beyond the end"))?;
-    let extensions = if version >= 3 { crate::nbd::be32(&head, 100).max(104) } else { 72 };
+    let extensions = if version >= 3 { be32(&head, 100).max(104) } else { 72 };
     let backing_format = backing_format(file, extensions.into())?;
     Ok(Header { backing: Some(name), backing_format })
 }
@@ -225,7 +233,7 @@ fn backing_format(file: &dyn BlockDevice, mut at: u64) -> Result<Option<Vec<u8>>
             break;
         }
         file.read_at(at, &mut head)?;
-        let (kind, len) = (crate::nbd::be32(&head, 0), crate::nbd::be32(&head, 4));
+        let (kind, len) = (be32(&head, 0), be32(&head, 4));
         if kind == 0 || len > 64 << 10 || at + 8 + u64::from(len) > file.len_bytes() {
             break;
         }
