@@ -116,7 +116,7 @@ pub(crate) fn open(
         _ => vmdk::open(file)?,
     };
     let shape = layout.shape();
-    let valid = shape.block % 512 == 0 && (512..=MAX_BLOCK).contains(&shape.block);
+    let valid = shape.block.is_multiple_of(512) && (512..=MAX_BLOCK).contains(&shape.block);
     if !valid || shape.len.div_ceil(shape.block.max(1)) > MAX_BLOCKS {
         let Shape { len, block } = shape;
         return Err(Refused::Damaged(format!("a disk of {len} bytes in blocks of {block}")));

@@ -122,7 +122,7 @@ fn open_dynamic(
     }
     let (table, entries) = (be64(&header, 16), be32(&header, 28));
     let block = u64::from(be32(&header, 32));
-    if block == 0 || block % SECTOR != 0 {
+    if block == 0 || !block.is_multiple_of(SECTOR) {
         return damaged(format!("blocks of {block} bytes"));
     }
     if len.div_ceil(block) > entries.into() || !inside(table, u64::from(entries) * 4) {

@@ -29,7 +29,7 @@ pub(super) fn units(file: &Arc<FileDevice>) -> Result<Vec<Unit>, Refused> {
     let mut end = file.len_bytes();
     while end > 0 {
         let mut last = [0; 4];
-        if end % 4 != 0 || end < 2 * HEADER {
+        if !end.is_multiple_of(4) || end < 2 * HEADER {
             return damaged("no footer at the end");
         }
         file.read_at(end - 4, &mut last)?;

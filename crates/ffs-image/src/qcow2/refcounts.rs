@@ -4,7 +4,7 @@
 //! damaged these may be its header and tables, and a write would destroy them. So an image is
 //! opened for writing only if all its tables have reference counts.
 //!
-//! **Reference.** QEMU's `docs/interop/qcow2.txt`.
+//! **Reference.** QEMU, "Qcow2 Image File Format".
 
 use ffs_device::BlockDevice;
 
@@ -56,7 +56,7 @@ impl Image<'_> {
     fn marked(&self, at: u64, len: u64) -> Result<(), Refused> {
         let size = 1u64 << self.cluster_bits;
         let end = at.checked_add(len);
-        if at % size != 0 || end.is_none_or(|end| end > self.file.len_bytes()) {
+        if !at.is_multiple_of(size) || end.is_none_or(|end| end > self.file.len_bytes()) {
             return damaged();
         }
         for cluster in at / size..(at + len).div_ceil(size) {
