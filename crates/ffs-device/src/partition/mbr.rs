@@ -188,16 +188,12 @@ mod tests {
     #[test]
     fn a_chain_in_a_circle_ends() {
         let mut disk = extended();
-        entry(&mut disk, 600, 1, 0x05, 0, 1000);
+        // The second sector leads to itself.
+        entry(&mut disk, 600, 1, 0x05, 500, 1000);
         let table = crate::partition::scan(&MemDevice::from_bytes(&disk)).unwrap();
         assert_eq!(table.partitions.len(), 2 + MAX_LOGICAL as usize);
-        // The chain that only leads to itself.
-        entry(&mut disk, 100, 0, 0, 0, 0);
-        entry(&mut disk, 100, 1, 0x05, 0, 1000);
-        // An entry that begins at sector 0 of the slice is the end.
-        assert_eq!(names(&disk).len(), 2);
+        assert!(table.notes[0].contains("circle"), "{:?}", table.notes);
         disk[600 * 512 + 510] = 0;
-        entry(&mut disk, 100, 1, 0x05, 500, 1000);
         let table = crate::partition::scan(&MemDevice::from_bytes(&disk)).unwrap();
         assert!(table.notes[0].contains("no table of logical drives"), "{:?}", table.notes);
     }
