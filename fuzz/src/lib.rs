@@ -3,7 +3,7 @@
 //! **Purpose.** Random bytes as a whole image never pass the superblock check. So an input selects
 //! one of the prepared volumes ([`base`]), damages to relevant fields ([`patch`]), whether check
 //! hashes are corrected afterwards, and operations ([`work`]). [`targets`] has the fuzz targets.
-//! Inputs of damaged dumps have another form: see [`dumps`].
+//! Inputs of damaged dumps and of disk images have other forms: see [`dumps`], [`containers`].
 //!
 //! **Invariants.**
 //! 1. Every sequence of bytes is an input. A record has [`RECORD`] bytes and is self-contained, so
@@ -13,6 +13,7 @@
 //! References: spec/known-failures.md §3.
 
 pub mod base;
+pub mod containers;
 pub mod disks;
 pub mod dumps;
 #[path = "../../crates/ffs-testkit/shared/edit.rs"]

@@ -24,12 +24,12 @@ pub fn format(image: impl AsRef<Path>, size: u64) -> io::Result<()> {
 }
 
 fn fill(image: &Path, size: u64) -> io::Result<()> {
-    let open = ffs_device::OpenOptions {
+    let open = ffs_image::OpenOptions {
         write: true,
         whole_disk: true,
-        ..ffs_device::OpenOptions::default()
+        ..ffs_image::OpenOptions::default()
     };
-    let device = ffs_device::open::open(image, &open)?.device;
+    let device = ffs_image::open(image, &open)?.device;
     let options = NewfsOptions { size: Some(size), soft_updates: true, ..NewfsOptions::default() };
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
     newfs(&*device, &options, &SystemClock, &SplitMix64::from_system(), &mut |_, _| {})

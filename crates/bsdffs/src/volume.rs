@@ -104,13 +104,13 @@ impl VolumeOptions {
     /// The image cannot be opened, is locked by another program, holds no UFS file system, or is to
     /// be written and needs a check first.
     pub fn open(self, image: impl AsRef<Path>) -> io::Result<Volume> {
-        let options = ffs_device::OpenOptions {
+        let options = ffs_image::OpenOptions {
             write: self.write,
             lock_wait: self.lock_wait,
             probe: Some(holds_ufs),
-            ..ffs_device::OpenOptions::default()
+            ..ffs_image::OpenOptions::default()
         };
-        let opened = ffs_device::open::open(image.as_ref(), &options)?;
+        let opened = ffs_image::open(image.as_ref(), &options)?;
         self.mount(opened.device)
     }
 

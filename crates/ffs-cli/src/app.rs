@@ -18,10 +18,11 @@ use crate::{log, output, session};
 
 /// The Berkeley Fast File System in user space: make, check, mount and fill UFS images.
 ///
-/// IMAGE is a file, a block device, or a whole-disk image. In a whole-disk image ffs finds the BSD
-/// partition (GPT, MBR slice, disklabel); IMAGE@N chooses one. IMAGE:/path is a file in an image,
-/// which needs no mount and no root. IMAGE:/.snap/NAME is also an image, to be read: the snapshot
-/// NAME.
+/// IMAGE is a file, a block device, or the export of an NBD server (nbd://HOST/EXPORT). Its format
+/// is recognised: raw, qcow2, VMDK, VHD, VHDX, VDI; gzip, xz, zstd and bzip2 are read in place. In
+/// a whole-disk image ffs finds the BSD partition (GPT, MBR slice, disklabel); IMAGE@N chooses one.
+/// IMAGE:/path is a file in an image, which needs no mount and no root. IMAGE:/.snap/NAME is also
+/// an image, to be read: the snapshot NAME.
 #[derive(Parser)]
 #[command(name = "ffs", version, max_term_width = 100, disable_help_subcommand = false)]
 struct Ffs {
@@ -94,10 +95,12 @@ commands! {
     Dump dump "dump";
     Restore restore "restore";
     Snapshot snapshot "snapshot";
+    Serve serve "serve";
     Mount mount "mount";
     Umount umount "umount";
     Sysctl sysctl "sysctl";
     Build build "build";
+    Info info "info";
     Ls ls "ls";
     Tree tree "tree";
     Find find "find";
@@ -266,6 +269,7 @@ Try it:
   ffs demo                         show every main function on a real tree
   ffs newfs -s 1g new.img          an empty file system
   ffs build new.img TREE           an image of a tree, sized to fit
+  ffs info disk.qcow2              what is in an image, and what to do next
   ffs ls -l disk.img:/etc          list files in an image, also a whole-disk image
   ffs cp -a disk.img:/home .       copy out of an image; with the arguments swapped, into it
   ffs fsck disk.img                check and repair

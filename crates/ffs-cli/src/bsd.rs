@@ -76,7 +76,7 @@ pub(crate) fn content(device: &dyn BlockDevice) -> Option<&'static str> {
     if crate::session::holds_ufs(device) {
         return Some("a UFS file system");
     }
-    ffs_ondisk::foreign::other_system(|at, len| {
+    ffs_ondisk::foreign::other_system(Some(device.len_bytes()), |at, len| {
         let mut bytes = vec![0; len];
         device.read_at(at, &mut bytes).ok().map(|()| bytes)
     })

@@ -20,8 +20,9 @@ use bsdffs::copy::ImageRef;
 pub(crate) use bsdffs::holds_ufs;
 use ffs_admin::fsck::{JournalUse, recover_by_journal};
 use ffs_core::{Atime, Cred, Env, Ffs, MountOptions, OrderingPolicy, TunableValues};
-use ffs_device::{BlockDevice, OpenError, OpenOptions, Opened, Timestamp};
+use ffs_device::{BlockDevice, Timestamp};
 use ffs_fuse::MountError;
+use ffs_image::{OpenError, OpenOptions, Opened};
 use rustix::io::Errno;
 
 use crate::fail::{Failure, show};
@@ -255,14 +256,14 @@ pub(crate) fn open_with(image: &OsStr, options: &OpenOptions) -> Result<Opened, 
 pub(crate) fn open_to_mount(image: &OsStr, how: &OpenOptions) -> Result<Opened, MountError> {
     let how = OpenOptions { probe: Some(holds_ufs), ..*how };
     let Some(inside) = snapshot::inside(image) else {
-        let mut opened = ffs_device::open::open(bare(image), &how)?;
+        let mut opened = ffs_image::open(bare(image), &how)?;
         if how.write {
             opened.notes.extend(recover(&opened.device));
         }
         return Ok(opened);
     };
     let how = OpenOptions { write: false, ..how };
-    let opened = ffs_device::open::open(&inside.image, &how)?;
+    let opened = ffs_image::open(&inside.image, &how)?;
     snapshot::open(opened, inside).map_err(|failure| MountError::Inside(failure.text))
 }
 
@@ -279,7 +280,7 @@ fn options(write: bool) -> OpenOptions {
 }
 
 fn noted(image: &OsStr, options: &OpenOptions) -> Result<Opened, OpenError> {
-    let opened = ffs_device::open::open(bare(image), options)?;
+    let opened = ffs_image::open(bare(image), options)?;
     warn_of_notes(image, &opened);
     Ok(opened)
 }

@@ -1,5 +1,5 @@
-//! Path arguments: `IMAGE[@N]:/path` for a file in an image, or a path of the host. The path inside
-//! may lead through snapshots: see `snapshot`.
+//! Path arguments: `IMAGE[@N]:/path` for a file in an image, or a path of the host. IMAGE is a
+//! file, a block device or a URI. The path inside may lead through snapshots: see `snapshot`.
 //!
 //! # Invariants
 //! 1. `:/` separates the image from the path inside. The first `:/` that follows the name of an
@@ -12,6 +12,9 @@ use std::fmt;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+
+use ffs_device::FileDevice;
+use ffs_image::{is_uri, split_uri};
 
 use crate::fail::{Failure, show};
 
@@ -41,6 +44,14 @@ pub(crate) enum Place {
 
 /// Reads an argument that is on the host or in an image.
 pub(crate) fn place(arg: &OsStr) -> Place {
+    if is_uri(arg) {
+        return match split_uri(arg) {
+            Some((uri, path)) => {
+                Place::Image(ImagePath { image: uri.to_owned(), path: path.to_vec() })
+            }
+            None => Place::Host(PathBuf::from(arg)),
+        };
+    }
     let bytes = arg.as_bytes();
     let splits = || bytes.windows(2).enumerate().filter(|(at, two)| *at > 0 && *two == b":/");
     for (at, _) in splits() {
@@ -69,7 +80,7 @@ pub(crate) fn image_path(arg: &OsStr) -> Result<ImagePath, Failure> {
         return Ok(path);
     }
     let bytes = arg.as_bytes();
-    if !is_image(bytes) {
+    if !is_uri(arg) && !is_image(bytes) {
         if let Some(at) = bytes.windows(2).position(|two| two == b":/").filter(|&at| at > 0) {
             return Ok(split(bytes, at));
         }
@@ -82,6 +93,19 @@ pub(crate) fn image_path(arg: &OsStr) -> Result<ImagePath, Failure> {
         }
     }
     Ok(ImagePath { image: arg.to_owned(), path: b"/".to_vec() })
+}
+
+/// Whether `image` names something that exists, or that no command can create: a file, an export
+/// of a server, or a partition, such as `FILE@2` or `FILE@p2`.
+pub(crate) fn is_not_new(image: &OsStr) -> bool {
+    Path::new(image).exists() || is_uri(image) || names_partition(image)
+}
+
+/// Whether `image` is a file in a format of disk images that is not raw.
+pub(crate) fn is_container(image: &OsStr) -> bool {
+    let file = FileDevice::open(Path::new(image), false);
+    let format = file.ok().and_then(|file| ffs_image::recognise(&file).ok());
+    format.is_some_and(|format| format != ffs_image::Format::Raw)
 }
 
 /// Whether `image` names a partition, such as `FILE@2` or `FILE@p2`, and no file has this name.

@@ -136,7 +136,10 @@ fn errno_of(source: &io::Error) -> i32 {
 }
 
 /// Fails unless the range is within a device of `device_len` bytes.
-pub(crate) fn check_range(
+///
+/// # Errors
+/// `EINVAL` otherwise.
+pub fn check_range(
     device: &Arc<str>,
     device_len: u64,
     operation: Operation,
@@ -152,7 +155,10 @@ pub(crate) fn check_range(
 }
 
 /// Fails if the device was opened read-only.
-pub(crate) fn check_writable(
+///
+/// # Errors
+/// `EROFS` then.
+pub fn check_writable(
     device: &Arc<str>,
     read_only: bool,
     operation: Operation,
@@ -168,7 +174,8 @@ pub(crate) fn check_writable(
 }
 
 /// Bytes in all buffers of a vectored transfer.
-pub(crate) fn total_len<'a>(lengths: impl Iterator<Item = usize> + 'a) -> u64 {
+#[must_use]
+pub fn total_len<'a>(lengths: impl Iterator<Item = usize> + 'a) -> u64 {
     lengths.fold(0u64, |sum, len| sum.saturating_add(len as u64))
 }
 

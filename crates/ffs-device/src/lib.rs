@@ -1,9 +1,9 @@
 //! Block devices: bytes at offsets, of which a loss of power may drop writes that were not flushed.
 //!
 //! **Purpose.** The other crates read and write through [`BlockDevice`]. Files, disks, memory,
-//! partitions, recorders and fault injectors implement it. The crate also opens images: it locks
-//! them and finds the partition. It does not depend on a file system: to recognise one among
-//! several partitions, the caller passes a function.
+//! partitions, recorders and fault injectors implement it. The crate also locks images, and finds
+//! the partitions of a disk. It does not depend on a file system: to recognise one among several
+//! partitions, the caller passes a function.
 //!
 //! ```
 //! use ffs_device::record::Recorder;
@@ -33,12 +33,11 @@
 //! and run at the same time; callers must.
 
 pub mod clock;
-mod error;
+pub mod error;
 pub mod fault;
 pub mod file;
 pub mod lock;
 pub mod mem;
-pub mod open;
 pub mod partition;
 pub mod power;
 pub mod record;
@@ -52,7 +51,6 @@ pub use fault::{Fault, FaultInjector, Rule};
 pub use file::FileDevice;
 pub use lock::LockWait;
 pub use mem::MemDevice;
-pub use open::{OpenError, OpenOptions, Opened, open_image};
 pub use power::PowerSwitch;
 pub use record::Recorder;
 

@@ -1,6 +1,7 @@
 //! Errors of mounting, unmounting and controlling a mount.
 
-use ffs_device::{OpenError, host_words};
+use ffs_device::host_words;
+use ffs_image::OpenError;
 use std::io;
 use std::path::PathBuf;
 

@@ -12,7 +12,7 @@ use crate::syncer::Syncer;
 use crate::wire::{Device, Features};
 use ffs_core::{CheckNeed, Env, Ffs};
 use ffs_device::lock::LockWait;
-use ffs_device::open::{self, OpenOptions, Opened};
+use ffs_image::{OpenOptions, Opened};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl MountRequest {
             image: image.into(),
             mount_point: mount_point.into(),
             options: Options::default(),
-            open: |image, how| Ok(open::open(image, how)?),
+            open: |image, how| Ok(ffs_image::open(image, how)?),
             check: None,
             like_mount: false,
             recorder: None,

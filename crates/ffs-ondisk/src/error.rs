@@ -201,6 +201,7 @@ impl Error {
     pub fn advice(&self, image: &str) -> Option<String> {
         match self {
             Error::Corrupt(_) => Some(format!("`ffs fsck -n {image}` reports details")),
+            Error::Foreign(what) => Some(crate::other_content::next_step(what, image)),
             Error::NotUfs(_) => Some(format!(
                 "is it the right image? If so, `ffs fsck -b SECTOR {image}` tries a backup \
                  superblock"

@@ -6,6 +6,7 @@
 //! 2. NetBSD's two flags that collide with FreeBSD's are masked by
 //!    [`crate::Superblock::flags`] and preserved by every write.
 
+use crate::other_content::{DUMP, GELI, ISO, LUKS, SQUASHFS, TAR, ZFS};
 use crate::sbfields::{MAGIC_OFFSET, SbFields};
 use crate::wire::{Endian, get};
 
@@ -87,7 +88,7 @@ pub fn label_name(start: &[u8]) -> Option<&'static str> {
 /// Signatures of other file systems: bytes at offsets, all of which must match.
 type Signs = &'static [(u64, &'static [u8])];
 
-const OTHERS: [(Signs, &str); 16] = [
+const OTHERS: [(Signs, &str); 22] = [
     (&[(1080, b"\x53\xef"), (1101, b"\0\0\0")], "an ext2, ext3 or ext4 file system"),
     (&[(0, b"XFSB")], "an XFS file system"),
     (&[(65600, b"_BHRfS_M")], "a Btrfs file system"),
@@ -99,16 +100,56 @@ const OTHERS: [(Signs, &str); 16] = [
     (&[(1024, b"H+\0\x04")], "an HFS+ file system"),
     (&[(1024, b"HX\0\x05")], "an HFS+ file system"),
     (&[(32, b"NXSB")], "an APFS container"),
-    (&[(131_072, b"\x0c\xb1\xba\0\0\0\0\0")], "part of a ZFS pool"),
-    (&[(0, b"hsqs")], "a squashfs file system"),
-    (&[(32769, b"CD001")], "an ISO 9660 file system (a CD or DVD)"),
-    (&[(0, b"LUKS\xba\xbe")], "an encrypted LUKS volume"),
+    (&[(131_072, b"\x0c\xb1\xba\0\0\0\0\0")], ZFS),
+    (&[(0, b"hsqs")], SQUASHFS),
+    (&[(32769, b"CD001")], ISO),
+    (&[(16384 + 24, b"version\0")], ZFS),
+    (&[(0, b"LUKS\xba\xbe")], LUKS),
     (&[(4086, b"SWAPSPACE2")], "Linux swap space"),
+    (&[(257, b"ustar")], TAR),
+    (&[(24, b"\x6c\xea\0\0")], DUMP),
+    (&[(24, b"\0\0\xea\x6c")], DUMP),
+    (&[(24, b"\x19\x01\x54\x19")], DUMP),
+    (&[(24, b"\x19\x54\x01\x19")], DUMP),
 ];
+
+/// GELI has its metadata in the last sector.
+const GELI_MAGIC: &[u8] = b"GEOM::ELI";
+const SECTOR: u64 = 512;
 
 /// The other file system on a volume, if a signature matches. `read(offset, len)` returns the bytes
 /// there, fewer at the end of the device, `None` on an error.
-pub fn other_system(mut read: impl FnMut(u64, usize) -> Option<Vec<u8>>) -> Option<&'static str> {
+pub fn other_system(
+    device_bytes: Option<u64>,
+    mut read: impl FnMut(u64, usize) -> Option<Vec<u8>>,
+) -> Option<&'static str> {
     let mut holds = |sign: &(u64, &[u8])| read(sign.0, sign.1.len()).is_some_and(|b| b == sign.1);
-    OTHERS.iter().find(|(signs, _)| signs.iter().all(&mut holds)).map(|(_, name)| *name)
+    let found = OTHERS.iter().find(|(signs, _)| signs.iter().all(&mut holds));
+    let last = || device_bytes.and_then(|len| len.checked_sub(SECTOR));
+    found.map(|(_, name)| *name).or_else(|| holds(&(last()?, GELI_MAGIC)).then_some(GELI))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_content_is_named() {
+        let found = |at: usize, sign: &[u8]| {
+            let mut image = vec![0; 200_000];
+            image[at..at + sign.len()].copy_from_slice(sign);
+            other_system(Some(image.len() as u64), |at, len| {
+                let at = usize::try_from(at).ok()?;
+                image.get(at..at + len).map(<[u8]>::to_vec)
+            })
+        };
+        assert_eq!(found(0, b""), None);
+        assert_eq!(found(0, b"LUKS\xba\xbe"), Some(LUKS));
+        assert_eq!(found(200_000 - 512, b"GEOM::ELI"), Some(GELI));
+        assert_eq!(found(16408, b"version\0"), Some(ZFS));
+        assert_eq!(found(257, b"ustar  "), Some(TAR));
+        assert_eq!(found(24, &60012u32.to_be_bytes()), Some(DUMP));
+        assert_eq!(found(24, &0x1954_0119u32.to_le_bytes()), Some(DUMP));
+        assert_eq!(found(4086, b"SWAPSPACE2"), Some("Linux swap space"));
+    }
 }

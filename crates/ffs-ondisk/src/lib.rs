@@ -75,6 +75,7 @@ pub mod geometry;
 pub mod growth;
 pub mod hash;
 pub mod journal;
+mod other_content;
 pub mod quota;
 pub mod rdev;
 pub mod sbcheck;

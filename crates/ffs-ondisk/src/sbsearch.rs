@@ -452,7 +452,8 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
             return Error::Unsupported(format!("this is {what}")).into();
         }
         let failed = self.failed.take();
-        if let Some(other) = foreign::other_system(|at, len| self.bytes(at, len)) {
+        let end = self.device_bytes;
+        if let Some(other) = foreign::other_system(end, |at, len| self.bytes(at, len)) {
             return Error::Foreign(other).into();
         }
         if let Some((offset, error)) = failed {

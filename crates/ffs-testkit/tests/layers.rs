@@ -16,14 +16,24 @@ use std::collections::{BTreeMap, BTreeSet};
 const CRATES: &[(&str, &[&str])] = &[
     ("ffs-ondisk", &[]),
     ("ffs-device", &[]),
+    ("ffs-image", &["ffs-device"]),
     ("ffs-core", &["ffs-ondisk", "ffs-device"]),
     ("ffs-admin", &["ffs-ondisk", "ffs-device"]),
-    ("ffs-fuse", &["ffs-core", "ffs-device"]),
+    ("ffs-fuse", &["ffs-core", "ffs-image", "ffs-device"]),
     ("ffs-lab", &["ffs-ondisk", "ffs-device", "ffs-core", "ffs-admin", "bsdffs"]),
-    ("bsdffs", &["ffs-ondisk", "ffs-device", "ffs-core", "ffs-admin"]),
+    ("bsdffs", &["ffs-ondisk", "ffs-device", "ffs-image", "ffs-core", "ffs-admin"]),
     (
         "ffs-cli",
-        &["ffs-ondisk", "ffs-device", "ffs-core", "ffs-admin", "ffs-fuse", "ffs-lab", "bsdffs"],
+        &[
+            "ffs-ondisk",
+            "ffs-device",
+            "ffs-image",
+            "ffs-core",
+            "ffs-admin",
+            "ffs-fuse",
+            "ffs-lab",
+            "bsdffs",
+        ],
     ),
     ("ffs-testkit", &[]),
 ];

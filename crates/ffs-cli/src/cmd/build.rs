@@ -12,7 +12,8 @@ use std::time::Instant;
 use bsdffs::build::{BuildError, BuiltImage, ImageBuilder, Tree};
 use bsdffs::copy::FileId;
 use bsdffs::tar::Input;
-use ffs_device::{BlockDevice, OpenOptions};
+use ffs_device::BlockDevice;
+use ffs_image::{OpenOptions, is_uri};
 use ffs_ondisk::Format;
 use serde::Serialize;
 
@@ -26,7 +27,7 @@ use crate::progress::Progress;
 use crate::session::open_with;
 use crate::session::snapshot;
 use crate::signals;
-use crate::spec::names_partition;
+use crate::spec::{self, names_partition};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -243,7 +244,8 @@ fn device_to_fill(args: &Args) -> Result<Option<Arc<dyn BlockDevice>>, Failure> 
     let name = show(args.image.as_bytes());
     let found = fs::metadata(&args.image);
     let device = found.as_ref().is_ok_and(|found| found.file_type().is_block_device());
-    if !device && !names_partition(&args.image) {
+    let disk = is_uri(&args.image) || args.into && spec::is_container(&args.image);
+    if !device && !disk && !names_partition(&args.image) {
         return Ok(None);
     }
     if !args.force && !args.into {

@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use ffs_admin::growfs::{self, GrowfsOptions, GrowfsReport};
 use ffs_admin::{AdminError, Volume, counted};
-use ffs_device::{BlockDevice, Opened, SplitMix64, SystemClock, host_words};
+use ffs_device::{BlockDevice, SplitMix64, SystemClock, host_words};
+use ffs_image::Opened;
 
 use super::Doc;
 use crate::bsd;
@@ -74,7 +75,7 @@ fn show_result(args: &Args, name: &str) -> Result<GrowfsReport, Failure> {
 }
 
 fn dry_run(args: &Args, opened: &Opened, name: &str) -> Result<GrowfsReport, Failure> {
-    let device_bytes = args.size.filter(|_| is_plain_file(opened));
+    let device_bytes = args.size.filter(|_| opened.can_resize());
     let options = GrowfsOptions { size: args.size, dry_run: true, device_bytes };
     call(&*opened.device, options, name)
 }
@@ -89,7 +90,7 @@ fn grow(args: &Args, name: &str) -> Result<GrowfsReport, Failure> {
         confirm(args, name, &dry_run(args, &opened, name)?)?;
     }
     let old_len = opened.device.len_bytes();
-    let longer = args.size.filter(|&size| size > old_len && is_plain_file(&opened));
+    let longer = args.size.filter(|&size| size > old_len && opened.can_resize());
     if let Some(size) = longer {
         opened.set_len(size).map_err(|error| {
             Failure::new(name, format!("cannot be made longer: {}", host_words(&error.source)))
@@ -128,12 +129,6 @@ fn shorten(opened: &Opened, old_len: u64) {
         // The image stays valid if this fails.
         let _ = opened.set_len(old_len);
     }
-}
-
-/// Whether the volume is a whole image file, which can be made longer.
-fn is_plain_file(opened: &Opened) -> bool {
-    let meta = std::fs::metadata(&opened.path);
-    opened.partition.is_none() && meta.is_ok_and(|meta| meta.is_file())
 }
 
 /// Prompts on a terminal, as BSD's growfs does.

@@ -9,7 +9,8 @@ use clap::ValueEnum;
 use ffs_admin::counted;
 use ffs_admin::newfs::{self, NewfsOptions, NewfsReport, Optim, Release};
 use ffs_admin::tunefs::{TunefsOptions, tunefs};
-use ffs_device::{BlockDevice, FileDevice, OpenOptions, SplitMix64, SystemClock, partition};
+use ffs_device::{BlockDevice, FileDevice, SplitMix64, SystemClock, partition};
+use ffs_image::OpenOptions;
 use ffs_ondisk::{Endian, Format};
 use serde::Serialize;
 
@@ -21,7 +22,7 @@ use crate::progress::Progress;
 use crate::session::open_with;
 use crate::session::snapshot;
 use crate::signals;
-use crate::spec::names_partition;
+use crate::spec::{is_not_new, names_partition};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -288,10 +289,10 @@ fn create(args: &Args, size: Option<u64>) -> Result<bool, Failure> {
     if let Some(inside) = snapshot::inside(&args.image) {
         return Err(snapshot::refusal(&inside));
     }
-    let path = Path::new(&args.image);
-    if path.exists() || names_partition(&args.image) || args.dry_run {
+    if is_not_new(&args.image) || args.dry_run {
         return Ok(false);
     }
+    let path = Path::new(&args.image);
     let Some(size) = size else {
         let failure = Failure::new(path.display(), "no such file");
         return Err(failure.hint("create it with -s SIZE, such as -s 1g"));
@@ -304,7 +305,7 @@ fn create(args: &Args, size: Option<u64>) -> Result<bool, Failure> {
 fn make(args: &Args, name: &str, options: &NewfsOptions) -> Result<NewfsReport, Failure> {
     let fail = |error: ffs_admin::AdminError| Failure::new(name, error);
     if args.dry_run
-        && !Path::new(&args.image).exists()
+        && !is_not_new(&args.image)
         && let Some(size) = options.size
     {
         let device = ffs_device::MemDevice::new(size.saturating_add(args.reserved));

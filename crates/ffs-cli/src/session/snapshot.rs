@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use bsdffs::namei::{Last, components, namei};
 use bsdffs::snapshot::{SnapshotDevice, is_snapshot};
-use ffs_device::{BlockDevice, Opened};
+use ffs_device::BlockDevice;
+use ffs_image::Opened;
 
 use super::Session;
 use crate::fail::{Failure, show};

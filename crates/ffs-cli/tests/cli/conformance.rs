@@ -19,6 +19,8 @@ const ON_IMAGES: &[Row] = &[
 const OTHERS: &[Row] = &[
     ("newfs", 1, &[], &[]),
     ("growfs", 1, &[], &[]),
+    ("info", 64, &[], &[]),
+    ("serve", 64, &[], &[]),
     ("restore", 1, &[], &[]),
     ("mount", 1, &[], &[]),
     ("umount", 1, &[], &[]),

@@ -10,6 +10,7 @@ mod changes;
 mod cluster;
 mod common;
 mod conformance;
+mod containers;
 mod copy;
 mod coreutils;
 mod dump;

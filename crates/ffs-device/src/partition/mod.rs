@@ -1,8 +1,8 @@
 //! Partition tables: finding the file system on a disk.
 //!
-//! Reads the tables of BSD disks (GPT, MBR slices with a BSD disklabel inside, a disklabel alone),
-//! lists the partitions, and selects the UFS partition if there is only one. [`Window`] makes a
-//! device of a partition.
+//! Reads the tables of BSD disks (GPT, MBR slices with a BSD disklabel inside, a disklabel alone)
+//! and of Solaris disks (the VTOC of SPARC, or of x86 in an MBR slice), lists the partitions, and
+//! selects the UFS partition if there is only one. [`Window`] makes a device of a partition.
 //!
 //! **Invariants.**
 //! 1. Every listed partition is within the device, even if its table is wrong: a partition beyond
@@ -11,8 +11,7 @@
 //! 3. Numbers are stable: an entry of the outermost table has its position in that table, from 1;
 //!    partitions inside a slice are numbered after these, in order.
 //!
-//! The Apple label (`LABL` at byte 7168 of a file system) has no partitions and is ignored. Logical
-//! drives in extended MBR partitions are not supported.
+//! The Apple label (`LABL` at byte 7168 of a file system) has no partitions and is ignored.
 //!
 //! **References.** spec/on-disk-format.md §19; UEFI specification, chapter 5.
 
@@ -22,6 +21,7 @@ mod mbr;
 mod select;
 #[cfg(test)]
 mod tests;
+mod vtoc;
 mod window;
 
 use std::fmt;
@@ -47,6 +47,8 @@ pub enum Scheme {
     Mbr,
     /// A BSD disklabel without slices ("dangerously dedicated").
     BsdLabel,
+    /// The label of a SPARC disk (SunOS, Solaris).
+    Sun,
 }
 
 /// The type of a partition according to the table.
@@ -166,7 +168,10 @@ pub fn scan(device: &dyn BlockDevice) -> Result<PartitionTable, DeviceError> {
             return with_labels(device, table);
         }
     } else if let Some(slices) = slices {
-        return with_labels(device, mbr::table(device, &slices));
+        return with_labels(device, mbr::table(device, &slices)?);
+    }
+    if let Some(table) = vtoc::read_sparc(device)? {
+        return Ok(table);
     }
     let mut table = PartitionTable::new(Scheme::BsdLabel);
     if bsdlabel::append(device, &mut table, None)? {
@@ -176,19 +181,21 @@ pub fn scan(device: &dyn BlockDevice) -> Result<PartitionTable, DeviceError> {
     Ok(table)
 }
 
-/// Adds the partitions of the disklabels in BSD slices.
+/// Adds the partitions of the disklabels in BSD slices, and of the tables in Solaris slices.
 fn with_labels(
     device: &dyn BlockDevice,
     mut table: PartitionTable,
 ) -> Result<PartitionTable, DeviceError> {
-    let slices: Vec<Partition> = table
-        .partitions
-        .iter()
-        .filter(|partition| partition.kind == PartitionKind::BsdSlice)
-        .cloned()
-        .collect();
-    for slice in slices {
-        bsdlabel::append(device, &mut table, Some(&slice))?;
+    for slice in table.partitions.clone() {
+        match slice.kind {
+            PartitionKind::BsdSlice => {
+                bsdlabel::append(device, &mut table, Some(&slice))?;
+            }
+            PartitionKind::Foreign(mbr::SOLARIS | mbr::SOLARIS_OR_SWAP) => {
+                vtoc::append_x86(device, &mut table, &slice)?;
+            }
+            _ => {}
+        }
     }
     Ok(table)
 }
@@ -217,6 +224,14 @@ fn read_bytes(
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let found = at.checked_add(N).and_then(|end| bytes.get(at..end));
     found.and_then(|slice| slice.try_into().ok()).unwrap_or([0; N])
+}
+
+fn be16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes(array(bytes, at))
+}
+
+fn be32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(array(bytes, at))
 }
 
 fn le16(bytes: &[u8], at: usize) -> u16 {

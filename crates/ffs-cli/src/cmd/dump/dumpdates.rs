@@ -61,7 +61,10 @@ pub(super) fn key(image: &OsStr) -> Result<Vec<u8>, Failure> {
         bytes.len()
     };
     let file = Path::new(OsStr::from_bytes(&bytes[..suffix]));
-    let path = fs::canonicalize(file).map_err(|error| Failure::new(file.display(), error))?;
+    let path = match ffs_image::is_uri(image) {
+        true => file.to_owned(),
+        false => fs::canonicalize(file).map_err(|error| Failure::new(file.display(), error))?,
+    };
     let mut key = Vec::new();
     for &byte in path.as_os_str().as_bytes().iter().chain(&bytes[suffix..]) {
         if byte.is_ascii_whitespace() {

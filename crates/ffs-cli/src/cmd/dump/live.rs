@@ -10,8 +10,9 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use ffs_device::{Opened, host_words};
+use ffs_device::host_words;
 use ffs_fuse::MountError;
+use ffs_image::Opened;
 use ffs_ondisk::snapshot::SNAP_DIR;
 use rustix::fs::StatVfsMountFlags;
 

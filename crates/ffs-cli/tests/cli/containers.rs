@@ -1,0 +1,191 @@
+//! Images that are not raw: in every command they are what a raw image is.
+
+use crate::common::*;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Whether all of `tools` are installed. Prints those that are missing.
+fn have(tools: &[&str]) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = |tool: &str| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file());
+    let missing: Vec<&&str> = tools.iter().filter(|tool| !found(tool)).collect();
+    for tool in &missing {
+        eprintln!("skipped: {tool} is not installed");
+    }
+    missing.is_empty()
+}
+
+fn tool(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output().unwrap();
+    assert!(output.status.success(), "{program} {args:?}: {}", text(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Makes a file system in `image`, fills it, changes it, and checks it.
+fn use_image(d: &Dir, image: &str) {
+    let content = pattern(300_000, 5);
+    let file = d.file("file", &content);
+    ok(&["newfs", "-U", "-L", "disk", image]);
+    ok(&["mkdir", &format!("{image}:/dir")]);
+    ok(&["cp", &file, &format!("{image}:/dir/a")]);
+    ok(&["mv", &format!("{image}:/dir/a"), &format!("{image}:/dir/b")]);
+    let back = run(&["cat", &format!("{image}:/dir/b")]).stdout;
+    assert!(back == content, "{image}");
+    fails(&["cat", &format!("{image}:/dir/a")], 1, "no such file");
+    ok(&["fsck", "-n", "-f", image]);
+    let info = ok(&["info", image]);
+    assert!(info.contains("UFS2") && info.contains("label \"disk\""), "{info}");
+    assert!(info.contains("clean") && info.contains("next: ffs ls"), "{info}");
+    ok(&["tunefs", "-L", "other", image]);
+    let json: serde_json::Value = serde_json::from_str(&ok(&["info", "--json", image])).unwrap();
+    assert_eq!(json[0]["content"]["label"], "other");
+}
+
+#[test]
+fn containers_are_images_in_every_command() {
+    if !have(&["qemu-img", "qemu-nbd"]) {
+        return;
+    }
+    for format in ["qcow2", "vdi", "vpc", "vhdx", "vmdk"] {
+        let d = Dir::new();
+        let image = d.str("image");
+        tool("qemu-img", &["create", "-q", "-f", format, &image, "24M"]);
+        use_image(&d, &image);
+        if format != "vpc" {
+            tool("qemu-img", &["check", "-q", "-f", format, &image]);
+        }
+        // The bytes inside are those that a raw image would have.
+        let raw = d.str("raw");
+        tool("qemu-img", &["convert", "-f", format, "-O", "raw", &image, &raw]);
+        fsck_clean(Path::new(&raw));
+        assert!(ok(&["ls", &format!("{raw}:/dir")]).contains('b'));
+    }
+}
+
+#[test]
+fn a_qcow2_image_grows_with_its_file_system() {
+    if !have(&["qemu-img"]) {
+        return;
+    }
+    let d = Dir::new();
+    let image = d.str("image");
+    tool("qemu-img", &["create", "-q", "-f", "qcow2", &image, "24M"]);
+    use_image(&d, &image);
+    ok(&["growfs", "-s", "40m", &image]);
+    assert!(ok(&["info", &image]).contains("qcow2 image, 40.0 MiB"));
+    ok(&["fsck", "-n", "-f", &image]);
+    tool("qemu-img", &["check", "-q", &image]);
+}
+
+/// A child that is ended with the value.
+struct Child(std::process::Child);
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts `ffs serve nbd`, and returns it with its URI.
+fn serve(args: &[&str]) -> (Child, String) {
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin!("ffs"))
+        .args(["serve", "nbd"])
+        .args(args)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let uri = line.trim().rsplit(' ').next().unwrap().to_owned();
+    assert!(uri.starts_with("nbd"), "{line}");
+    (Child(child), uri)
+}
+
+#[test]
+fn an_export_is_an_image_in_every_command() {
+    let d = Dir::new();
+    let disk = d.file("disk", &vec![0; 24 << 20]);
+    let socket = d.str("socket");
+    let (mut server, uri) = serve(&["--write", "--unix", &socket, &format!("{disk}@0")]);
+    use_image(&d, &uri);
+    // The server has the lock of the image.
+    fails(&["ls", &disk], 1, "is in use by");
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&server.0),
+        rustix::process::Signal::INT,
+    )
+    .unwrap();
+    assert!(server.0.wait().unwrap().success());
+    assert!(!Path::new(&socket).exists());
+    fsck_clean(Path::new(&disk));
+    assert!(ok(&["ls", &format!("{disk}:/dir")]).contains('b'));
+}
+
+#[test]
+fn a_snapshot_is_exported_to_be_read() {
+    let d = Dir::new();
+    let disk = d.file("disk", &vec![0; 24 << 20]);
+    use_image(&d, &disk);
+    ok(&["snapshot", "create", &format!("{disk}:/.snap/one")]);
+    ok(&["rm", &format!("{disk}:/dir/b")]);
+    let (_server, uri) = serve(&["--port", "0", &format!("{disk}:/.snap/one")]);
+    assert!(ok(&["ls", &format!("{uri}:/dir")]).contains('b'));
+    fails(&["rm", &format!("{uri}:/dir/b")], 1, "read-only");
+    if have(&["qemu-img"]) {
+        let copy = d.str("copy.qcow2");
+        tool("qemu-img", &["convert", "-f", "raw", "-O", "qcow2", &uri, &copy]);
+        assert!(ok(&["ls", &format!("{copy}:/dir")]).contains('b'));
+    }
+}
+
+#[test]
+fn compressed_images_are_read_and_not_written() {
+    if !have(&["xz"]) {
+        return;
+    }
+    let d = Dir::new();
+    let disk = d.file("disk", &vec![0; 24 << 20]);
+    use_image(&d, &disk);
+    tool("xz", &["-0", "--block-size=1MiB", &disk]);
+    let packed = format!("{disk}.xz");
+    assert!(ok(&["ls", &format!("{packed}:/dir")]).contains('b'));
+    ok(&["fsck", "-n", "-f", &packed]);
+    fails(&["rm", &format!("{packed}:/dir/b")], 1, "xz -dc");
+    assert!(ok(&["info", &packed]).contains("xz image, 24.0 MiB"));
+}
+
+#[test]
+fn without_qemu_nbd_the_message_names_the_package() {
+    if !have(&["qemu-img"]) {
+        return;
+    }
+    let d = Dir::new();
+    let image = d.str("image");
+    tool("qemu-img", &["create", "-q", "-f", "vhdx", &image, "24M"]);
+    let output = ffs().args(["ls", &image]).env("PATH", "").output().unwrap();
+    let words = text(&output);
+    assert!(words.contains("qemu-nbd reads it, and is not installed"), "{words}");
+    assert!(words.contains("qemu-utils") && words.contains("qemu-img convert"), "{words}");
+}
+
+#[test]
+fn info_names_what_is_no_ufs_with_the_next_step() {
+    let d = Dir::new();
+    let signs: [(&str, usize, &[u8], &str); 4] = [
+        ("luks", 0, b"LUKS\xba\xbe", "cryptsetup open"),
+        ("geli", (1 << 20) - 512, b"GEOM::ELI", "geli attach"),
+        ("tar", 257, b"ustar", "ffs build NEW.img"),
+        ("ext", 1080, b"\x53\xef", "tools of its system"),
+    ];
+    for (name, at, sign, words) in signs {
+        let mut bytes = vec![0; 1 << 20];
+        bytes[at..at + sign.len()].copy_from_slice(sign);
+        let image = d.file(name, &bytes);
+        let info = ok(&["info", &image]);
+        assert!(info.contains(words), "{info}");
+        fails(&["ls", &image], 1, words);
+    }
+}

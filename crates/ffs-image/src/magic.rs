@@ -1,0 +1,124 @@
+//! Recognising the format of a disk image by its content.
+
+use ffs_device::{BlockDevice, DeviceError};
+
+/// The format of a disk image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// The bytes of the disk, one after the other.
+    Raw,
+    /// The export of an NBD server.
+    Nbd,
+    /// QEMU's format.
+    Qcow2,
+    /// VMware's format.
+    Vmdk,
+    /// The text file that describes a VMware disk.
+    VmdkDescription,
+    /// Microsoft's older format.
+    Vhd,
+    /// Microsoft's newer format.
+    Vhdx,
+    /// VirtualBox's format.
+    Vdi,
+    /// Compressed with gzip.
+    Gzip,
+    /// Compressed with xz.
+    Xz,
+    /// Compressed with zstd.
+    Zstd,
+    /// Compressed with bzip2.
+    Bzip2,
+}
+
+impl Format {
+    /// Its name, as users write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Raw => "raw",
+            Format::Nbd => "NBD",
+            Format::Qcow2 => "qcow2",
+            Format::Vmdk | Format::VmdkDescription => "VMDK",
+            Format::Vhd => "VHD",
+            Format::Vhdx => "VHDX",
+            Format::Vdi => "VDI",
+            Format::Gzip => "gzip",
+            Format::Xz => "xz",
+            Format::Zstd => "zstd",
+            Format::Bzip2 => "bzip2",
+        }
+    }
+
+    /// QEMU's name of it; `None` if QEMU does not read it.
+    pub(crate) fn qemu_name(self) -> Option<&'static str> {
+        match self {
+            Format::Qcow2 => Some("qcow2"),
+            Format::Vmdk | Format::VmdkDescription => Some("vmdk"),
+            Format::Vhd => Some("vpc"),
+            Format::Vhdx => Some("vhdx"),
+            Format::Vdi => Some("vdi"),
+            _ => None,
+        }
+    }
+
+    /// The program that decompresses it; `None` for other formats.
+    #[must_use]
+    pub fn decompressor(self) -> Option<&'static str> {
+        match self {
+            Format::Gzip => Some("gzip -dc"),
+            Format::Xz => Some("xz -dc"),
+            Format::Zstd => Some("zstd -dc"),
+            Format::Bzip2 => Some("bzip2 -dc"),
+            _ => None,
+        }
+    }
+}
+
+/// First bytes of each format.
+const MAGICS: [(&[u8], Format); 9] = [
+    (b"QFI\xfb", Format::Qcow2),
+    (b"KDMV", Format::Vmdk),
+    (b"# Disk DescriptorFile", Format::VmdkDescription),
+    (b"conectix", Format::Vhd),
+    (b"vhdxfile", Format::Vhdx),
+    (b"\x28\xb5\x2f\xfd", Format::Zstd),
+    (b"\xfd7zXZ\0", Format::Xz),
+    (b"\x1f\x8b\x08", Format::Gzip),
+    (b"BZh", Format::Bzip2),
+];
+
+/// Where the signature of a VDI image is, and the signature.
+const VDI_MAGIC: (usize, [u8; 4]) = (64, 0xbeda_107f_u32.to_le_bytes());
+/// Length of the footer of a VHD image.
+const VHD_FOOTER: u64 = 512;
+
+/// The format of the image in `file`. What has no known signature is raw.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn recognise(file: &dyn BlockDevice) -> Result<Format, DeviceError> {
+    let mut start = [0; 68];
+    let have = start.len().min(usize::try_from(file.len_bytes()).unwrap_or(usize::MAX));
+    file.read_at(0, &mut start[..have])?;
+    if let Some((_, format)) = MAGICS.iter().find(|(magic, _)| start.starts_with(magic)) {
+        return Ok(*format);
+    }
+    if start[VDI_MAGIC.0..] == VDI_MAGIC.1 && start.starts_with(b"<<<") {
+        return Ok(Format::Vdi);
+    }
+    if is_fixed_vhd(file)? { Ok(Format::Vhd) } else { Ok(Format::Raw) }
+}
+
+/// Whether the file is a disk with the footer of a VHD behind it.
+fn is_fixed_vhd(file: &dyn BlockDevice) -> Result<bool, DeviceError> {
+    let Some(at) = file.len_bytes().checked_sub(VHD_FOOTER) else { return Ok(false) };
+    let mut footer = [0; 64];
+    file.read_at(at, &mut footer)?;
+    // A disk may end with a partition that holds a VHD: the type and the size decide.
+    let size = u64::from_be_bytes([
+        footer[48], footer[49], footer[50], footer[51], footer[52], footer[53], footer[54],
+        footer[55],
+    ]);
+    Ok(footer.starts_with(b"conectix") && footer[60..64] == [0, 0, 0, 2] && size == at)
+}
