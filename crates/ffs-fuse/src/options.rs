@@ -25,8 +25,6 @@ pub struct Options {
     pub dev: Option<bool>,
     /// Programs may be run.
     pub exec: bool,
-    /// Files have extended attributes.
-    pub xattrs: bool,
     /// The kernel caches writes (the write-back cache).
     pub writeback: bool,
     /// Threads that serve requests.
@@ -100,7 +98,6 @@ impl Default for Options {
             suid: None,
             dev: None,
             exec: true,
-            xattrs: true,
             writeback: false,
             threads: 4,
             io_uring: UseIoUring::Auto,
@@ -213,11 +210,6 @@ words! {
         |o, _| set!(o.core.acls => Some(true));
     "noacls" "" "no access control lists, even if the volume has them enabled: modes alone apply"
         |o, _| set!(o.core.acls => Some(false));
-    "user_xattr" "" "extended attributes, if the volume is UFS2 (the default)"
-        |o, _| set!(o.xattrs => true);
-    "nouser_xattr" "" "no extended attributes, unless there are access control lists: saves a \
-        request at the first write to each file"
-        |o, _| set!(o.xattrs => false);
     "noatime" "" "never set access times" |o, _| set!(o.core.atime => Atime::Never);
     "relatime" "" "set access times that are older than the last change or than a day (the default)"
         |o, _| set!(o.core.atime => Atime::Relative);

@@ -162,7 +162,6 @@ fn server_options(request: &MountRequest) -> ServerOptions {
     ServerOptions {
         timeouts: o.timeouts(),
         default_permissions: o.default_permissions,
-        xattrs: o.xattrs,
         writeback: o.writeback,
         atime: o.core.atime,
         owner: rustix::process::geteuid().as_raw(),
@@ -234,9 +233,10 @@ fn connect(
             Ok(connected) => return Ok(connected),
             Err(e) => e,
         };
-        let lazy = kernel::Force { lazy: true, force: false };
-        // The device is closed, so the mount is dead. Do not leave it to the user.
-        let _ = kernel::unmount(&params.mount_point, lazy);
+        // The mount is dead: no thread serves it, or not all do that the kernel expects. With force
+        // the kernel waits for no reply.
+        let dead = kernel::Force { lazy: true, force: true };
+        let _ = kernel::unmount(&params.mount_point, dead);
         match error {
             // The kernel expects the rings, so this mount cannot be used.
             MountError::NoIoUring(why) if io_uring == UseIoUring::Auto => {

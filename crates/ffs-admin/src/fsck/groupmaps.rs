@@ -75,6 +75,7 @@ impl Checker<'_> {
         };
         let mut right = Vec::with_capacity(n as usize);
         self.threads.in_order(n as usize, work, |item, blocks| -> Res<()> {
+            self.check_interrupt()?;
             let c = CgNo(first + item as u32);
             let current = self.disk.is_final(self.g.cgtod(c), blocks.old.len(), blocks.read);
             right.push(blocks.right.filter(|_| current && !self.has_new_allocations(c)));

@@ -44,8 +44,6 @@ pub(crate) struct ServerOptions {
     pub(crate) timeouts: Timeouts,
     /// The kernel checks permissions.
     pub(crate) default_permissions: bool,
-    /// Files have extended attributes.
-    pub(crate) xattrs: bool,
     /// The kernel caches writes, and times and sizes with them.
     pub(crate) writeback: bool,
     /// Which reads set access times.
@@ -156,8 +154,7 @@ impl Server {
     pub(crate) fn set_features(&mut self, f: Features) {
         self.io_uring = f.has(Features::OVER_IO_URING);
         self.acls &= f.has(Features::POSIX_ACL.with(Features::SETXATTR_EXT));
-        let xattrs = self.options.xattrs && self.fs.xattrs();
-        self.no_xattrs = !self.acls && !xattrs;
+        self.no_xattrs = !self.acls && !self.fs.xattrs();
         self.no_open = f.has(Features::NO_OPEN);
         self.no_opendir = f.has(Features::NO_OPENDIR);
     }

@@ -121,16 +121,18 @@ impl Session {
         self.checker.start_if_wanted();
     }
 
-    /// Starts a thread that does `work`. The session lasts until all of them have ended.
+    /// Starts a thread that does `work`. The session lasts until all of them have ended, or until one
+    /// that is `vital` has failed.
     ///
     /// # Errors
     /// No thread can be created.
     fn spawn(
         self: &Arc<Self>,
         name: String,
+        vital: bool,
         work: impl FnOnce(&Arc<Session>) -> io::Result<()> + Send + 'static,
     ) -> io::Result<()> {
-        let worker = Worker::new(self);
+        let worker = Worker::new(self, vital);
         std::thread::Builder::new().name(name).spawn(move || worker.run(work)).map(drop)
     }
 
@@ -139,10 +141,11 @@ impl Session {
         self: &Arc<Self>,
         n: usize,
         name: &str,
+        vital: bool,
         work: impl FnOnce(&Arc<Session>) -> io::Result<()> + Clone + Send + 'static,
     ) -> io::Result<()> {
         for i in 0..n {
-            if let Err(e) = self.spawn(format!("{name} {i}"), work.clone()) {
+            if let Err(e) = self.spawn(format!("{name} {i}"), vital, work.clone()) {
                 if i == 0 {
                     return Err(e);
                 }
@@ -232,25 +235,35 @@ impl Session {
 }
 
 /// A thread that serves requests, from before it starts to its end, also by a panic.
-struct Worker(Arc<Session>);
+struct Worker {
+    session: Arc<Session>,
+    /// Without it some requests are never served. If it fails, the session ends: everything is
+    /// written, and the end of the process ends the mount.
+    vital: bool,
+    failed: bool,
+}
 
 impl Worker {
-    fn new(session: &Arc<Session>) -> Worker {
+    fn new(session: &Arc<Session>, vital: bool) -> Worker {
         session.state().workers += 1;
-        Worker(Arc::clone(session))
+        Worker { session: Arc::clone(session), vital, failed: true }
     }
 
     /// Does the work of the thread. An error becomes that of the session.
-    fn run(self, work: impl FnOnce(&Arc<Session>) -> io::Result<()>) {
-        if let Err(e) = work(&self.0) {
-            self.0.state().failure = Some(e);
+    fn run(mut self, work: impl FnOnce(&Arc<Session>) -> io::Result<()>) {
+        match work(&self.session) {
+            Ok(()) => self.failed = false,
+            Err(e) => self.session.state().failure = Some(e),
         }
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.0.state().workers -= 1;
-        self.0.changed.notify_all();
+        let mut state = self.session.state();
+        state.workers -= 1;
+        state.grace_over |= self.vital && self.failed;
+        drop(state);
+        self.session.changed.notify_all();
     }
 }

@@ -35,6 +35,9 @@ impl SlowPredictor {
         }
         match r.opcode {
             op::FSYNC | op::FSYNCDIR | op::SYNCFS | op::FALLOCATE => true,
+            // The first frees what was removed. The second may make the volume read-only, which
+            // waits for a check in the background, and that for the kernel and its requests.
+            op::STATFS | op::IOCTL => true,
             op::READ | op::WRITE => r.args().io_size().is_ok_and(|n| n >= LARGE_TRANSFER),
             _ => false,
         }

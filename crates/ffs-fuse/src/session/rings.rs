@@ -36,6 +36,8 @@ const ENTRIES_ELSEWHERE: usize = 2;
 /// How long FORGETs may gather. A thread that reads each at once takes the processor from the
 /// program that removes files.
 const FORGET_PAUSE: Duration = Duration::from_millis(5);
+/// Looks for FORGETs before a request fails because the volume is full.
+const FORGET_LOOKS: u32 = 200;
 
 /// A processor, and the kernel's queues that its thread serves, with their numbers of entries.
 #[derive(Debug, PartialEq, Eq)]
@@ -191,9 +193,10 @@ struct QueueWorker<'s> {
 }
 
 impl QueueWorker<'_> {
-    /// Serves requests until the kernel has returned all entries.
+    /// Serves requests until the mount has ended and the kernel has no entry any more. Some may be
+    /// with helpers then.
     fn serve(mut self, mut events: Vec<Event>) -> io::Result<()> {
-        let mut left = self.ring.len();
+        let mut ended = false;
         loop {
             let mut waiting = events.len();
             for event in events.drain(..) {
@@ -206,14 +209,14 @@ impl QueueWorker<'_> {
                             self.ring.commit(entry)?;
                         }
                     }
-                    Event::Returned(_) => left -= 1,
+                    Event::Returned(_) => ended = true,
                 }
                 if waiting > 0 && awaited {
                     // A reply does not wait for the next request.
                     self.ring.submit()?;
                 }
             }
-            if left == 0 {
+            if ended && !self.ring.is_in_use() {
                 return Ok(());
             }
             self.ring.wait(&mut events)?;
@@ -229,6 +232,8 @@ impl QueueWorker<'_> {
             None => (false, true),
         };
         if slow {
+            // A release whose reply has not reached the kernel delays a FORGET.
+            self.ring.submit()?;
             let job = Job { entry, home: Arc::clone(&self.home) };
             let Err(unsent) = self.jobs.send(job) else { return Ok(false) };
             // No helper is left.
@@ -252,10 +257,11 @@ impl Session {
         self.device.stop_waiting()?;
         let (jobs, queue) = channel();
         let queue = Arc::new(Mutex::new(queue));
-        self.spawn_some(helpers, "helper", move |session| session.help(&queue))?;
-        self.spawn("forgets".to_owned(), |session| session.read_forgets())?;
+        // One may wait for another: see `SlowPredictor` about IOCTL.
+        self.spawn_some(helpers.max(2), "helper", true, move |session| session.help(&queue))?;
+        self.spawn("forgets".to_owned(), true, |session| session.read_forgets())?;
         for thread in &rings.threads {
-            let sent = thread.send(Step::Serve(Worker::new(self), jobs.clone()));
+            let sent = thread.send(Step::Serve(Worker::new(self, true), jobs.clone()));
             sent.map_err(|_| io::Error::other("a thread of a ring has ended"))?;
         }
         Ok(())
@@ -298,7 +304,11 @@ impl Session {
         let mut reply = Reply::new(space.unwrap_or(&mut *buffer));
         let served = self.serve(&request, &mut reply, || {
             submit()?;
-            self.take_forgets()?;
+            // A FORGET follows the reply to a release, which another thread may be about to send.
+            for _ in 0..FORGET_LOOKS {
+                self.take_forgets()?;
+                std::thread::yield_now();
+            }
             self.server.release_forgotten_and_wait();
             Ok(true)
         })?;

@@ -173,9 +173,9 @@ impl Ring {
         self.waker.clone()
     }
 
-    /// The number of entries.
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+    /// Whether the kernel has an entry.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.entries.iter().any(Option::is_some)
     }
 
     /// Passes all entries to the kernel, to receive the requests of the mount `device`. Requests

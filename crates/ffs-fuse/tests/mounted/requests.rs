@@ -3,6 +3,7 @@
 use crate::Test;
 use crate::harness::{Image, errno};
 use ffs_fuse::Control;
+use ffs_ondisk::{Endian, Format};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -139,8 +140,8 @@ fn without_access_times() {
 }
 
 fn without_attributes() {
-    let image = Image::new();
-    let m = image.mount("rw,nouser_xattr");
+    let image = Image::of((Format::Ufs1, Endian::Little, 8192, 1024), 16 << 20);
+    let m = image.mount("rw");
     let control = Control::open(&image.mount_point()).unwrap();
     fs::create_dir(m.path("d")).unwrap();
     write(&m.path("d/first"));

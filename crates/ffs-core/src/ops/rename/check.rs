@@ -5,6 +5,7 @@ use crate::cred::Cred;
 use crate::dir::{self, Dir};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
+use crate::mount::Mount;
 use crate::ops::{Held, check_alive, check_directory, check_in_tree, perm};
 use crate::ordering::Event;
 use crate::types::{Access, DirEntry, RenameMode};
@@ -127,7 +128,8 @@ impl Renaming<'_> {
         }
     }
 
-    /// Whether the names in `top`, and in the directories below it, lead to `wanted`.
+    /// Whether the names in `top`, and in the directories below it, lead to `wanted`. Another
+    /// thread may remove some of them meanwhile.
     fn is_below(&self, top: &Arc<Inode>, wanted: &Arc<Inode>) -> Result<bool> {
         let mut seen = BTreeSet::from([top.ino]);
         let mut todo = vec![Arc::clone(top)];
@@ -135,42 +137,18 @@ impl Renaming<'_> {
             if Arc::ptr_eq(&dir, wanted) {
                 return Ok(true);
             }
-            for ino in self.with_directory(&dir, |dir| self.subdirectories(dir))? {
-                if seen.insert(ino) {
-                    todo.push(self.mp.table.get(ino)?);
+            let below = match self.with_directory(&dir, |dir| subdirectories(self.mp, dir)) {
+                Err(Error::Stale | Error::NotFound | Error::NotDirectory) => continue,
+                below => below?,
+            };
+            for ino in below.into_iter().filter(|ino| seen.insert(*ino)) {
+                match self.mp.table.get(ino) {
+                    Err(Error::Stale | Error::NotFound) => {}
+                    ip => todo.push(ip?),
                 }
             }
         }
         Ok(false)
-    }
-
-    /// The directories that `dir` names, besides itself and its parent.
-    fn subdirectories(&self, dir: Dir<'_>) -> Result<Vec<Ino>> {
-        let (mut found, mut at, mut bad) = (Vec::new(), 0, None);
-        while let Some(chunk) = dir::read_chunk(dir, at, &mut bad)? {
-            let mut each = |entry: DirEntry<'_>| {
-                let named = entry.name != b"." && entry.name != b"..";
-                // Old directories of UFS1 have no types.
-                if named && entry.kind.is_none_or(|kind| kind == FileType::Directory) {
-                    found.push((entry.ino, entry.kind.is_some()));
-                }
-                true
-            };
-            chunk.show(self.mp.ump.g(), &mut each, &mut bad);
-            at = chunk.end();
-        }
-        if let Some(e) = bad {
-            return Err(self.mp.damaged(e));
-        }
-        let mut dirs = Vec::new();
-        for (ino, is_dir) in found {
-            let is_dir = is_dir || {
-                let ip = self.mp.table.get(ino)?;
-                self.with_inode(&ip, |dir| Ok(check_directory(&dir).is_ok()))?
-            };
-            dirs.extend(is_dir.then_some(ino));
-        }
-        Ok(dirs)
     }
 
     /// Calls `read` with the directory `ip`, which this rename may have locked.
@@ -268,5 +246,26 @@ impl Renaming<'_> {
                 Ok(())
             }
         }
+    }
+}
+
+/// The files that `dir` names and that may be directories, besides itself and its parent: old
+/// directories of UFS1 have no types.
+fn subdirectories(mp: &Mount, dir: Dir<'_>) -> Result<Vec<Ino>> {
+    let (mut found, mut at, mut bad) = (Vec::new(), 0, None);
+    while let Some(chunk) = dir::read_chunk(dir, at, &mut bad)? {
+        let mut each = |entry: DirEntry<'_>| {
+            let named = entry.name != b"." && entry.name != b"..";
+            if named && entry.kind.is_none_or(|kind| kind == FileType::Directory) {
+                found.push(entry.ino);
+            }
+            true
+        };
+        chunk.show(mp.ump.g(), &mut each, &mut bad);
+        at = chunk.end();
+    }
+    match bad {
+        Some(e) => Err(mp.damaged(e)),
+        None => Ok(found),
     }
 }
