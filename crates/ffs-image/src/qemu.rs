@@ -1,15 +1,17 @@
 //! Images that only QEMU reads: a `qemu-nbd` process serves the image at a private socket.
 //!
-//! `qemu-nbd` ends when its client disconnects. So it ends with this program, also when that is
-//! killed: the system then closes the connection.
+//! `qemu-nbd` ends when its client disconnects, but not if the client ends before the first
+//! request. So a shell starts it and waits for the end of a pipe: the system closes that when this
+//! program ends in any way, and the shell then ends `qemu-nbd`.
 //!
 //! **Invariant.** When the device is dropped, `qemu-nbd` has closed the image, or ten seconds have
 //! passed.
 
 use std::fs;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{BufRead, BufReader, IoSlice, IoSliceMut, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use ffs_device::{BlockDevice, DeviceError, Durability, FileDevice};
@@ -24,6 +26,22 @@ use crate::nbd::NbdDevice;
 const PROGRAM: &str = "qemu-nbd";
 /// How long to wait for the end of `qemu-nbd`, seconds.
 const PATIENCE: i64 = 10;
+/// The exit code of a shell that does not find a program.
+const NOT_FOUND: i32 = 127;
+
+/// Starts `qemu-nbd` with the arguments behind the first, prints its process number, and waits for
+/// a line. At the end of the pipe instead, ends it, and removes the directory, the first argument.
+const SCRIPT: &str = r#"
+trap '' PIPE
+dir=$1
+shift
+qemu-nbd "$@" >/dev/null 2>"$dir/log" </dev/null || exit
+pid=$(cat "$dir/pid")
+echo "$pid"
+read -r _ && exit
+kill "$pid"
+rm -rf "$dir"
+"#;
 
 /// An image that `qemu-nbd` serves.
 struct QemuDevice {
@@ -34,8 +52,11 @@ struct QemuDevice {
     format: Format,
 }
 
-/// A descriptor that becomes readable when the process has ended.
-struct Process(Option<OwnedFd>);
+/// The shell, and a descriptor that becomes readable when `qemu-nbd` has ended.
+struct Process {
+    shell: Child,
+    server: Option<OwnedFd>,
+}
 
 /// Serves the image `path`, which is locked by `file`, in `format`. `why` is the reason that this
 /// program does not read the image itself, perhaps empty.
@@ -54,55 +75,67 @@ pub(crate) fn open(
     let dir = tempfile::Builder::new().prefix("ffs-qemu-").tempdir();
     let dir = dir.map_err(|error| failed(&format!("has no place for its socket: {error}")))?;
     let (socket, pid_file) = (dir.path().join("socket"), dir.path().join("pid"));
-    let (log, log_path) = log(dir.path()).map_err(|error| failed(&error.to_string()))?;
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(SCRIPT).arg("sh").arg(dir.path());
     command.arg("--fork").arg("--format").arg(qemu_format).arg("--socket").arg(&socket);
     command.arg("--pid-file").arg(&pid_file);
     command.args(if write { ["--discard=unmap"] } else { ["--read-only"] });
     // An absolute path, so that it is no option and no URI.
     command.arg(fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()));
-    // The process in the background keeps these descriptors: no pipe, which would never end.
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    let status = command.status().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Refused::Unsupported(format!(
-            "{because}{PROGRAM} reads it, and is not installed; install it (package qemu-utils), \
-             or make a raw image elsewhere: qemu-img convert -O raw IMAGE RAW"
-        )),
-        _ => failed(&format!("cannot be started: {}", ffs_device::host_words(error))),
-    })?;
-    if !status.success() {
-        let text = fs::read_to_string(log_path).unwrap_or_default();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    // A group of its own: ^C is for this program, which ends the server when it has unmounted.
+    command.process_group(0);
+    let cannot = |error| failed(&format!("cannot be started: {}", ffs_device::host_words(error)));
+    let mut shell = command.spawn().map_err(cannot)?;
+    let Some(pid) = first_line(&mut shell) else {
+        let status = shell.wait().map_err(cannot)?;
+        if status.code() == Some(NOT_FOUND) {
+            return Err(Refused::Unsupported(format!(
+                "{because}{PROGRAM} reads it, and is not installed; install it (package \
+                 qemu-utils), or make a raw image elsewhere: qemu-img convert -O raw IMAGE RAW"
+            )));
+        }
+        let text = fs::read_to_string(dir.path().join("log")).unwrap_or_default();
         let text = text.trim().rsplit('\n').next().unwrap_or_default();
         let text = text.trim_start_matches(&format!("{PROGRAM}: "));
         return Err(failed(&format!("refuses it: {text}")));
-    }
-    let process = Process(process(&pid_file));
+    };
+    let process = Process { shell, server: descriptor_of(&pid) };
+    // If this fails, the end of the pipe ends the server.
     let nbd = NbdDevice::at_socket(&socket, &path.to_string_lossy(), write)
         .map_err(|error| failed(&format!("failed: {error}")))?;
     // The socket is not needed any more: `dir` is removed here.
     Ok(Arc::new(QemuDevice { nbd, _process: process, _file: Arc::clone(file), format }))
 }
 
-/// A file for the messages of the process.
-fn log(dir: &Path) -> std::io::Result<(fs::File, std::path::PathBuf)> {
-    let path = dir.join("log");
-    Ok((fs::File::create(&path)?, path))
+/// The line that the shell prints when `qemu-nbd` serves; `None` if it ended before.
+fn first_line(shell: &mut Child) -> Option<String> {
+    let mut line = String::new();
+    let mut output = BufReader::new(shell.stdout.take()?);
+    output.read_line(&mut line).ok().filter(|&count| count > 0).map(|_| line)
 }
 
-/// A descriptor of the process whose number is in the file.
-fn process(pid_file: &Path) -> Option<OwnedFd> {
-    let text = fs::read_to_string(pid_file).ok()?;
-    let pid = Pid::from_raw(text.trim().parse().ok()?)?;
+/// A descriptor of the process with this number.
+fn descriptor_of(pid: &str) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(pid.trim().parse().ok()?)?;
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Some(process) = &self.0 {
+        let mut ended = false;
+        if let Some(server) = &self.server {
             let patience = Timespec { tv_sec: PATIENCE, tv_nsec: 0 };
-            // After an error or the time the process ends later by itself.
-            let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&patience));
+            let mut fds = [PollFd::new(server, PollFlags::IN)];
+            ended = matches!(poll(&mut fds, Some(&patience)), Ok(1));
         }
+        if let Some(mut pipe) = self.shell.stdin.take()
+            && ended
+        {
+            // A line: there is nothing to end. Without it the end of the pipe ends the server.
+            let _ = pipe.write_all(b"\n");
+        }
+        let _ = self.shell.wait();
     }
 }
 

@@ -157,6 +157,44 @@ fn compressed_images_are_read_and_not_written() {
     assert!(ok(&["info", &packed]).contains("xz image, 24.0 MiB"));
 }
 
+/// Processes that have the text in their command line.
+fn processes_with(text: &str) -> usize {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let line = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).ok();
+    let has = |line: &Vec<u8>| line.windows(text.len()).any(|part| part == text.as_bytes());
+    all.filter_map(line).filter(has).count()
+}
+
+#[test]
+fn qemu_nbd_ends_with_the_command_that_started_it() {
+    if !have(&["qemu-img", "qemu-nbd"]) {
+        return;
+    }
+    let d = Dir::new();
+    let image = d.str("served.vhdx");
+    tool("qemu-img", &["create", "-q", "-f", "vhdx", &image, "24M"]);
+    ok(&["newfs", &image]);
+    assert_eq!(processes_with("served.vhdx"), 0, "after a command");
+    // Killed as soon as there are two processes: at some moment between start and first request.
+    for _ in 0..8 {
+        let mut child = Child(
+            Command::new(assert_cmd::cargo::cargo_bin!("ffs"))
+                .args(["fsck", "-n", "-f", &image])
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap(),
+        );
+        while processes_with("served.vhdx") < 2 {
+            assert!(child.0.try_wait().unwrap().is_none(), "it ended too early");
+        }
+        drop(child);
+        // The loop ends, or the test is stopped from outside.
+        while processes_with("served.vhdx") > 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
 #[test]
 fn without_qemu_nbd_the_message_names_the_package() {
     if !have(&["qemu-img"]) {
