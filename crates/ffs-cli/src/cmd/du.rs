@@ -83,12 +83,12 @@ struct JsonLine {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::stdout();
-    let mut total = 0;
+    let mut total: u64 = 0;
     for arg in &args.paths {
         let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::Root)?;
         let result = usage(&session, &spec.path, &args, &mut out);
         match session.finish_with(result) {
-            Ok(bytes) => total += bytes,
+            Ok(bytes) => total = bytes.saturating_add(total),
             Err(failure) if crate::signals::interrupted() => return Err(failure),
             Err(failure) => output::error(failure.text),
         }
@@ -130,7 +130,7 @@ fn usage(
             }
         };
         match sums.last_mut() {
-            Some(above) => *above += bytes,
+            Some(above) => *above = above.saturating_add(bytes),
             None => whole = bytes,
         }
         if show {

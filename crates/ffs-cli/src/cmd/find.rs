@@ -167,16 +167,17 @@ impl<W: Write> Find<'_, W> {
         Ok(())
     }
 
-    fn target(&self, visit: &Visit<'_>) -> Result<Option<Vec<u8>>, Failure> {
+    /// The text of a symbolic link. An error is reported, and the search continues.
+    fn target(&self, visit: &Visit<'_>) -> Option<Vec<u8>> {
         if visit.attr.kind != FileType::Symlink {
-            return Ok(None);
+            return None;
         }
         let text = self.session.ffs.readlink(visit.file);
-        text.map(Some).map_err(|error| self.session.failed(visit.path, error))
+        text.map_err(|error| output::error(self.session.failed(visit.path, error).text)).ok()
     }
 
     fn print_json(&mut self, visit: &Visit<'_>) -> Result<(), Failure> {
-        let target = self.target(visit)?;
+        let target = self.target(visit);
         let line = JsonLine {
             path: JsonName::new(visit.path),
             attr: visit.attr.into(),
@@ -206,7 +207,7 @@ impl<W: Write> Find<'_, W> {
             a.gid,
             output::time(a.mtime, false)
         )?;
-        let target = self.target(visit)?;
+        let target = self.target(visit);
         self.print(visit, b"")?;
         if let Some(target) = target {
             self.out.write_all(b" -> ")?;

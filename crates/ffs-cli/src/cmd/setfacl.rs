@@ -189,6 +189,10 @@ impl Edit {
     fn apply(&self, mut list: Vec<Entry>) -> Vec<Entry> {
         let of_mode = |who: Who| matches!(who, Who::UserObj | Who::GroupObj | Who::Other);
         if self.bare {
+            // Without the mask the group may do no more than with it.
+            let mask = list.iter().find(|entry| entry.who == Who::Mask).map_or(7, |e| e.perm);
+            let group = list.iter_mut().filter(|entry| entry.who == Who::GroupObj);
+            group.for_each(|entry| entry.perm &= mask);
             list.retain(|entry| of_mode(entry.who));
         }
         list.retain(|entry| !self.removed.contains(&entry.who));
@@ -242,6 +246,10 @@ mod tests {
         );
         let removed = Edit { removed: vec![Who::User(7)], ..edit(false, &[]) }.apply(joe.clone());
         assert_eq!(removed, list(&mode), "the mask goes with the last entry");
-        assert_eq!(Edit { bare: true, ..edit(false, &[]) }.apply(joe), list(&mode));
+        let bare = Edit { bare: true, ..edit(false, &[]) };
+        assert_eq!(bare.apply(joe), list(&mode));
+        let masked = with(&[(Who::User(7), 7), (Who::Mask, 0)], false);
+        let narrow = [(Who::UserObj, 6), (Who::GroupObj, 0), (Who::Other, 0)];
+        assert_eq!(bare.apply(masked), list(&narrow), "the group may do no more than before");
     }
 }

@@ -44,7 +44,8 @@ pub(crate) struct Args {
     /// Do not create files
     #[arg(short = 'c')]
     no_create: bool,
-    /// Set the times of symbolic links, not of the files that they lead to; implies -c
+    /// Set the times of symbolic links, not of the files that they lead to; no file is
+    /// created
     #[arg(short = 'h')]
     no_follow: bool,
     /// The time: YYYY-MM-DDThh:mm:ss[.frac], or @SECONDS since 1970

@@ -24,6 +24,8 @@ struct Vdi {
     /// Bytes between two blocks.
     extra: u64,
     allocated: u32,
+    /// Whether `allocated` is above every entry of the table.
+    counted: bool,
 }
 
 pub(super) fn open(file: &FileDevice) -> Result<Box<dyn Layout>, Refused> {
@@ -50,10 +52,33 @@ pub(super) fn open(file: &FileDevice) -> Result<Box<dyn Layout>, Refused> {
     if table < HEADER as u64 || table + 4 * u64::from(blocks) > data || data > file.len_bytes() {
         return damaged(format!("a table of {blocks} entries does not fit"));
     }
-    Ok(Box::new(Vdi { shape: Shape { len, block }, table, data, extra, allocated }))
+    Ok(Box::new(Vdi { shape: Shape { len, block }, table, data, extra, allocated, counted: false }))
 }
 
 impl Vdi {
+    /// Makes the counter of blocks larger than every entry of the table. After a loss of power the
+    /// file may have entries that its counter does not include.
+    fn count(&mut self, file: &FileDevice) -> Result<(), DeviceError> {
+        if self.counted {
+            return Ok(());
+        }
+        let mut left = 4 * self.shape.len.div_ceil(self.shape.block);
+        let (mut at, mut chunk) = (self.table, vec![0; 64 << 10]);
+        while left > 0 {
+            let take = left.min(chunk.len() as u64);
+            let part = &mut chunk[..take as usize];
+            file.read_at(at, part)?;
+            for entry in part.chunks_exact(4).map(|entry| le32(entry, 0)) {
+                if entry < ABSENT {
+                    self.allocated = self.allocated.max(entry.saturating_add(1));
+                }
+            }
+            (at, left) = (at + take, left - take);
+        }
+        self.counted = true;
+        Ok(())
+    }
+
     fn at(&self, number: u32) -> u64 {
         // 32 bits times at most 33 bits.
         let unit = self.shape.block + self.extra;
@@ -80,6 +105,7 @@ impl Layout for Vdi {
     }
 
     fn allocate(&mut self, file: &FileDevice) -> Result<u64, DeviceError> {
+        self.count(file)?;
         let at = self.at(self.allocated);
         let end = at.saturating_add(self.shape.block);
         // A crash may have left old content behind the last block.

@@ -303,7 +303,9 @@ impl BlockDevice for Qcow2Device {
             return Err(self.failed(Operation::Flush, 0, 0, source));
         }
         let access = self.access();
-        access.flush().and_then(|()| access.sync()).map_err(|source| {
+        // Content is durable before a table refers to it.
+        let flushed = access.sync().and_then(|()| access.flush()).and_then(|()| access.sync());
+        flushed.map_err(|source| {
             let error = self.failed(Operation::Flush, 0, 0, source);
             *failed = Some(error.errno());
             error

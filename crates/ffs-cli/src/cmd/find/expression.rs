@@ -5,6 +5,7 @@ use globset::GlobMatcher;
 
 use crate::fail::Failure;
 use crate::namei::basename;
+use crate::output;
 use crate::session::Session;
 use crate::walk::Visit;
 
@@ -49,6 +50,16 @@ pub(super) enum Number {
 }
 
 impl Number {
+    /// The comparison with a number that is `unit` times as large.
+    pub(super) fn times(self, unit: i64) -> Number {
+        let unit = i128::from(unit);
+        match self {
+            Number::Is(n) => Number::Is(n * unit),
+            Number::More(n) => Number::More(n * unit),
+            Number::Less(n) => Number::Less(n * unit),
+        }
+    }
+
     fn holds(self, value: i128) -> bool {
         match self {
             Number::Is(n) => value == n,
@@ -206,7 +217,10 @@ fn is_empty(found: &Found<'_>) -> Result<bool, Failure> {
     });
     match listed {
         Ok(_) => Ok(empty),
-        Err(error @ Error::Io(_)) => Err(found.session.failed(found.visit.path, error)),
+        Err(error @ Error::Io(_)) => {
+            output::error(found.session.failed(found.visit.path, error).text);
+            Ok(false)
+        }
         // The walk reports a damaged directory.
         Err(_) => Ok(false),
     }

@@ -277,7 +277,7 @@ fn kind(text: &str) -> Option<FileType> {
 
 /// The value of -size. As on BSD, a size with a unit is compared in bytes.
 fn size(text: &str) -> Option<Test> {
-    let unit: u64 = match text.as_bytes().last()? {
+    let unit: i64 = match text.as_bytes().last()? {
         b'0'..=b'9' => return Some(Test::Size(number(text)?, 512)),
         b'c' => 1,
         b'k' => 1 << 10,
@@ -287,16 +287,12 @@ fn size(text: &str) -> Option<Test> {
         b'P' => 1 << 50,
         _ => return None,
     };
-    let times = |n: i128| n * i128::from(unit);
-    let number = match number(text.get(..text.len() - 1)?)? {
-        Number::Is(n) => Number::Is(times(n)),
-        Number::More(n) => Number::More(times(n)),
-        Number::Less(n) => Number::Less(times(n)),
-    };
+    let number = number(text.get(..text.len() - 1)?)?.times(unit);
     Some(Test::Size(number, 1))
 }
 
-/// The value of a test of ages: a number, and its unit in seconds.
+/// The value of a test of ages: a number, and its unit in seconds. As on BSD, an age with a unit is
+/// compared in seconds, and one without is rounded up.
 fn time(text: &str, without: i64) -> Option<(Number, i64)> {
     let unit = match text.as_bytes().last()? {
         b'0'..=b'9' => return Some((number(text)?, without)),
@@ -307,7 +303,8 @@ fn time(text: &str, without: i64) -> Option<(Number, i64)> {
         b'w' => 7 * DAY,
         _ => return None,
     };
-    Some((number(text.get(..text.len() - 1)?)?, unit))
+    let number = number(text.get(..text.len() - 1)?)?.times(unit);
+    Some((number, 1))
 }
 
 /// `-X` (all bits), `+X` or `/X` (some bits), or `X` (exactly these).
@@ -339,7 +336,7 @@ mod tests {
         for bad in ["", "+", "+-7", "7k", "x", "99999999999999999999"] {
             assert_eq!(number(bad), None, "{bad}");
         }
-        assert_eq!(time("-2h", DAY), Some((Number::Less(2), 3600)));
+        assert_eq!(time("-2h", DAY), Some((Number::Less(7200), 1)));
         assert_eq!(time("3", 60), Some((Number::Is(3), 60)));
         assert!(time("h", DAY).is_none() && time("2\u{e9}", DAY).is_none());
     }
