@@ -161,8 +161,8 @@ pub trait BlockDevice: Send + Sync {
         let _ = (offset, len);
     }
 
-    /// Whether the range is a hole of a sparse file: it reads as zeros and takes no space. `false` if
-    /// the device cannot tell.
+    /// Whether the range is a hole of a sparse file: it reads as zeros and takes no space. `false`
+    /// if that is not known.
     fn is_hole(&self, offset: u64, len: u64) -> bool {
         let _ = (offset, len);
         false
