@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Measures empty volumes of many terabytes on sparse files: making and checking them. For each size it
-# prints the processor time (user and system), the space that newfs takes on the host, and the peak
-# memory of the check; also of another ffs (FFS_BEFORE=PROGRAM). Each figure is that of the fastest
-# round. The folder (FFS_BENCH_DIR) must be on a file system that can hold such files: 15t is near the
-# limit of ext4.
+# Measures empty volumes of many terabytes on sparse files: making and checking them. For each size
+# it prints the processor time (user and system), the space that newfs takes on the host, and the
+# peak memory of the check; also of another ffs (FFS_BEFORE=PROGRAM). Each figure is that of the
+# fastest round. The folder (FFS_BENCH_DIR) must be on a file system that can hold such files: 15t
+# is near the limit of ext4.
 # usage: bench/scale.sh [ROUNDS [SIZE...]]
 . "$(dirname "$0")/common.sh"
 rounds=${1:-3}

@@ -160,7 +160,7 @@ pub trait BlockDevice: Send + Sync {
     }
 
     /// Whether the range is a hole of a sparse file: it reads as zeros and takes no space. `false`
-    /// if that is unknown.
+    /// if that is not known.
     fn is_hole(&self, offset: u64, len: u64) -> bool {
         let _ = (offset, len);
         false

@@ -34,17 +34,16 @@
 //!
 //! **Memory.** `size / 8` bytes for the map of used fragments (three times that while phase 1b
 //! handles duplicate fragments), 8 bytes for each inode up to the last one in use of each group, 32
-//! bytes for each directory and 20 more while phase 2 reads it, 12 bytes for each cylinder group, 8
-//! bytes for each entry of the current directory, and the repairs that are not yet written. A
-//! volume of 1 TiB with 4 KiB fragments and 10 million inodes needs about 32 MiB + 80 MiB. Pages of
-//! the map of a group in which only metadata is in use are mostly untouched. Each of the threads
-//! has up to a MiB of reads.
+//! bytes for each directory and 20 more in phase 2, 12 bytes for each cylinder group, 8 bytes for
+//! each entry of the current directory, and the repairs that are not yet written. A volume of 1 TiB
+//! with 4 KiB fragments and 10 million inodes needs about 32 MiB + 80 MiB. Each of the threads has
+//! about a MiB of reads.
 //!
 //! **Threads.** The check itself is one thread: it alone decides, asks, repairs and counts. Others
 //! read ahead of it and examine what they read (`inorder`). They only establish that a piece has no
-//! finding; any other piece is checked by the one thread, from the same bytes or, after a read
-//! error, from a new read. So neither the report nor the repairs depend on the number of threads.
-//! The check of a mounted volume has none.
+//! finding; the one thread checks any other piece, from the same bytes or, after a read error, from
+//! a new read. So neither the report nor the repairs depend on the number of threads. The
+//! check of a mounted volume has none.
 //!
 //! **Locking.** None: the caller ensures that no other process writes the device.
 //!
