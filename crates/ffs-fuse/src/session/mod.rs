@@ -121,8 +121,8 @@ impl Session {
         self.checker.start_if_wanted();
     }
 
-    /// Starts a thread that does `work`. The session lasts until all of them have ended, or until one
-    /// that is `vital` has failed.
+    /// Starts a thread that does `work`. The session lasts until all of them have ended, or until
+    /// one that is `vital` has failed.
     ///
     /// # Errors
     /// No thread can be created.
