@@ -4,8 +4,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use ffs_device::BlockDevice;
+use ffs_device::lock::LockWait;
 use ffs_image::{OpenOptions, Opened};
 use ffs_testkit::rng::SplitMix64;
 
@@ -49,9 +51,11 @@ impl Dir {
     }
 }
 
-/// Opens the whole disk.
+/// Opens the whole disk. A program that another test is about to start has the descriptors of this
+/// process, and so a lock that was released, until it runs.
 pub(crate) fn disk(path: &str, write: bool) -> Opened {
-    ffs_image::open(path, &how(write)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    let how = OpenOptions { lock_wait: LockWait::UpTo(Duration::from_secs(30)), ..how(write) };
+    ffs_image::open(path, &how).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 pub(crate) fn how(write: bool) -> OpenOptions {
