@@ -68,6 +68,11 @@ impl Session {
     }
 }
 
+/// The treatment of a symbolic link at the end of a path: `itself`, or the file it leads to.
+pub(crate) fn last(itself: bool) -> Last {
+    if itself { Last::Keep } else { Last::Follow }
+}
+
 /// Splits arguments that must all be in one image.
 pub(crate) fn one_image(
     args: &[impl AsRef<OsStr>],

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use bsdffs::text::human_size as human;
-use ffs_core::{Attr, DeviceNumber, FileType, Timespec};
+use ffs_core::{Attr, DeviceNumber, FileType, Timespec, XattrNamespace};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 use tabled::builder::Builder;
@@ -154,6 +154,20 @@ pub(crate) fn kind_name(kind: FileType) -> &'static str {
     }
 }
 
+/// The numbers of a device, `MAJOR,MINOR`, as `ls -l` prints them.
+pub(crate) fn device(attr: &Attr) -> String {
+    let DeviceNumber { major, minor } = DeviceNumber::from_disk(attr.rdev);
+    format!("{major},{minor}")
+}
+
+/// The name of a name space of extended attributes.
+pub(crate) fn namespace_name(namespace: XattrNamespace) -> &'static str {
+    match namespace {
+        XattrNamespace::User => "user",
+        XattrNamespace::System => "system",
+    }
+}
+
 /// A time in UTC; `full` adds seconds and nanoseconds. A time that is outside the calendar is
 /// `@SECONDS`.
 pub(crate) fn time(at: Timespec, full: bool) -> String {
@@ -247,6 +261,28 @@ impl From<&Attr> for JsonAttr {
             ctime: a.ctime.into(),
             birthtime: a.birthtime.into(),
         }
+    }
+}
+
+/// A file in JSON: its path and its attributes, and the text of a symbolic link.
+#[derive(Serialize)]
+pub(crate) struct JsonFile {
+    path: JsonName,
+    #[serde(flatten)]
+    attr: JsonAttr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<JsonName>,
+}
+
+impl JsonFile {
+    /// The file at `path`.
+    pub(crate) fn new(path: &[u8], attr: &Attr, target: Option<&[u8]>) -> JsonFile {
+        JsonFile { path: JsonName::new(path), attr: attr.into(), target: target.map(JsonName::new) }
+    }
+
+    /// The text of a symbolic link.
+    pub(crate) fn target(&self) -> Option<&JsonName> {
+        self.target.as_ref()
     }
 }
 

@@ -30,10 +30,21 @@ pub(crate) struct Visit<'a> {
 
 /// A moment of the walk.
 pub(crate) enum Step<'a> {
-    /// A file, or a directory before its entries. `true` enters a directory.
+    /// A file, or a directory before its entries.
     Before(Visit<'a>),
     /// A directory after its entries, if it was entered.
     After(Visit<'a>),
+}
+
+/// What follows a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The entries of the directory. After its entries, and for other files, as `Skip`.
+    Enter,
+    /// What follows the file and everything below it.
+    Skip,
+    /// Nothing; the walk ends.
+    Stop,
 }
 
 /// A directory that is being walked.
@@ -53,7 +64,7 @@ pub(crate) fn walk(
     session: &Session,
     path: &[u8],
     root: Vnode,
-    step: &mut dyn FnMut(Step<'_>) -> Result<bool, Failure>,
+    step: &mut dyn FnMut(Step<'_>) -> Result<Next, Failure>,
 ) -> Result<(), Failure> {
     let mut walk = Walk { session, entered: BTreeSet::new(), stack: Vec::new() };
     walk.file(path.to_vec(), root, step)?;
@@ -62,7 +73,10 @@ pub(crate) fn walk(
         let Some((name, ino)) = frame.todo.pop() else {
             if let Some(Frame { path, dir, attr, .. }) = walk.stack.pop() {
                 let depth = walk.stack.len();
-                step(Step::After(Visit { path: &path, file: &dir, attr: &attr, depth }))?;
+                let visit = Visit { path: &path, file: &dir, attr: &attr, depth };
+                if step(Step::After(visit))? == Next::Stop {
+                    break;
+                }
             }
             continue;
         };
@@ -87,13 +101,17 @@ impl Walk<'_> {
         &mut self,
         path: Vec<u8>,
         file: Vnode,
-        step: &mut dyn FnMut(Step<'_>) -> Result<bool, Failure>,
+        step: &mut dyn FnMut(Step<'_>) -> Result<Next, Failure>,
     ) -> Result<(), Failure> {
         let attr = self.session.ffs.getattr(&file);
         let depth = self.stack.len();
-        let enter = step(Step::Before(Visit { path: &path, file: &file, attr: &attr, depth }))?;
-        if !enter || attr.kind != FileType::Directory {
-            return Ok(());
+        match step(Step::Before(Visit { path: &path, file: &file, attr: &attr, depth }))? {
+            Next::Enter if attr.kind == FileType::Directory => {}
+            Next::Enter | Next::Skip => return Ok(()),
+            Next::Stop => {
+                self.stack.clear();
+                return Ok(());
+            }
         }
         if !self.entered.insert(attr.ino) {
             let what = format!("{}:{}", self.session.image(), show(&path));

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use ffs_core::{FileType, Ino};
+use ffs_ondisk::geometry::DEV_BSIZE;
 use serde::Serialize;
 
 use super::{Doc, EXIT};
@@ -14,7 +15,7 @@ use crate::output::{self, JsonName, human};
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
 use crate::spec::image_path;
-use crate::walk::{Step, Visit, walk};
+use crate::walk::{Next, Step, Visit, walk};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -119,7 +120,7 @@ fn usage(
                 let bytes = own(&visit, args.apparent, &mut counted);
                 if visit.attr.kind == FileType::Directory {
                     sums.push(bytes);
-                    return Ok(true);
+                    return Ok(Next::Enter);
                 }
                 let show = args.all || visit.depth == 0;
                 (visit, bytes, show)
@@ -136,7 +137,7 @@ fn usage(
         if show {
             print(out, args, bytes, at.path)?;
         }
-        Ok(false)
+        Ok(Next::Skip)
     })?;
     Ok(whole)
 }
@@ -147,7 +148,7 @@ fn own(visit: &Visit<'_>, apparent: bool, counted: &mut BTreeSet<Ino>) -> u64 {
     if a.kind != FileType::Directory && a.nlink > 1 && !counted.insert(a.ino) {
         return 0;
     }
-    if apparent { a.size } else { a.blocks.saturating_mul(512) }
+    if apparent { a.size } else { a.blocks.saturating_mul(DEV_BSIZE) }
 }
 
 fn print(out: &mut impl Write, args: &Args, bytes: u64, path: &[u8]) -> Result<(), Failure> {
@@ -158,7 +159,7 @@ fn print(out: &mut impl Write, args: &Args, bytes: u64, path: &[u8]) -> Result<(
         (true, _, _) => 1 << 10,
         (_, true, _) => 1 << 20,
         (_, _, true) => 1 << 30,
-        _ => 512,
+        _ => DEV_BSIZE,
     };
     if args.human {
         write!(out, "{:>10}\t", human(bytes))?;

@@ -8,18 +8,17 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
-use ffs_core::{DeviceNumber, FileType};
-use serde::Serialize;
+use ffs_core::FileType;
 
 use self::expression::{Action, Expression, Found};
 use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome};
 use crate::namei::Last;
-use crate::output::{self, JsonAttr, JsonName};
+use crate::output::{self, JsonFile};
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
 use crate::spec::image_path;
-use crate::walk::{Step, Visit, walk};
+use crate::walk::{Next, Step, Visit, walk};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -63,15 +62,6 @@ pub(crate) struct Args {
         allow_hyphen_values = true
     )]
     words: Vec<OsString>,
-}
-
-#[derive(Serialize)]
-struct JsonLine {
-    path: JsonName,
-    #[serde(flatten)]
-    attr: JsonAttr,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<JsonName>,
 }
 
 pub(crate) fn run(mut args: Args) -> Outcome {
@@ -121,9 +111,6 @@ impl<W: Write> Find<'_, W> {
                 Step::Before(visit) => (visit, true),
                 Step::After(visit) => (visit, false),
             };
-            if self.quit {
-                return Ok(false);
-            }
             let is_dir = visit.attr.kind == FileType::Directory;
             let deeper = visit.depth < expression.max_depth;
             // With -depth a directory follows its entries, if it is entered.
@@ -132,11 +119,16 @@ impl<W: Write> Find<'_, W> {
             if now && visit.depth >= expression.min_depth {
                 enter &= self.file(visit, expression)?;
             }
-            Ok(before && enter)
+            Ok(match (self.quit, enter) {
+                (true, _) => Next::Stop,
+                (false, true) => Next::Enter,
+                (false, false) => Next::Skip,
+            })
         })
     }
 
-    /// Evaluates the expression for a file. Returns whether a directory may be entered.
+    /// Evaluates the expression for a file. Returns whether a directory may be entered; `-quit`
+    /// sets [`Find::quit`].
     fn file(&mut self, visit: &Visit<'_>, expression: &Expression) -> Result<bool, Failure> {
         let mut found = Found { session: self.session, visit, actions: Vec::new() };
         let holds = expression.root.holds(&mut found)?;
@@ -158,7 +150,7 @@ impl<W: Write> Find<'_, W> {
                 Action::Ls => self.print_long(visit)?,
             }
         }
-        Ok(enter && !self.quit)
+        Ok(enter)
     }
 
     fn print(&mut self, visit: &Visit<'_>, end: &[u8]) -> Result<(), Failure> {
@@ -178,22 +170,14 @@ impl<W: Write> Find<'_, W> {
 
     fn print_json(&mut self, visit: &Visit<'_>) -> Result<(), Failure> {
         let target = self.target(visit);
-        let line = JsonLine {
-            path: JsonName::new(visit.path),
-            attr: visit.attr.into(),
-            target: target.as_deref().map(JsonName::new),
-        };
-        output::json_line(self.out, &line)
+        output::json_line(self.out, &JsonFile::new(visit.path, visit.attr, target.as_deref()))
     }
 
     /// A line as that of `ls -dils`.
     fn print_long(&mut self, visit: &Visit<'_>) -> Result<(), Failure> {
         let a = visit.attr;
         let size = match a.kind.is_device() {
-            true => {
-                let DeviceNumber { major, minor } = DeviceNumber::from_disk(a.rdev);
-                format!("{major},{minor}")
-            }
+            true => output::device(a),
             false => a.size.to_string(),
         };
         write!(

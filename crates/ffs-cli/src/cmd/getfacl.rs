@@ -12,7 +12,7 @@ use super::setfacl::{self, Which};
 use super::{Doc, EXIT};
 use crate::acl;
 use crate::fail::{Failure, Outcome, show};
-use crate::namei::Last;
+use crate::namei::last;
 use crate::output::{self, JsonName};
 use crate::owner;
 use crate::session::Session;
@@ -34,7 +34,8 @@ pub(crate) const DOC: Doc = Doc {
 /// Show access lists of files in an image.
 ///
 /// The output is that of getfacl(1) of FreeBSD. A file without a list has the three entries of its
-/// mode. Names are those of the image's own passwd and group files.
+/// mode. Names are those of the image's own passwd and group files, if it has them, and otherwise
+/// those of this system.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
@@ -85,8 +86,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 fn print(session: &Session, path: &[u8], args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    let last = if args.no_follow { Last::Keep } else { Last::Follow };
-    let file = session.find(path, last)?;
+    let file = session.find(path, last(args.no_follow))?;
     let which = if args.default { Which::Default } else { Which::Access };
     let entries = setfacl::entries(session, path, &file, which)?;
     let mut names = Names { session, numeric: args.numeric, known: BTreeMap::new() };

@@ -5,13 +5,12 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use bsdffs::{flags, sorted_entries};
-use ffs_core::{Attr, DeviceNumber, FileType, Ino, Vnode};
-use serde::Serialize;
+use ffs_core::{Attr, FileType, Ino, Vnode};
 
 use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome, show};
-use crate::namei::{Last, join};
-use crate::output::{self, JsonAttr, JsonName};
+use crate::namei::{join, last};
+use crate::output::{self, JsonFile};
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
 use crate::spec::image_path;
@@ -99,15 +98,6 @@ struct Line {
     target: Option<Vec<u8>>,
 }
 
-#[derive(Serialize)]
-struct JsonLine {
-    path: JsonName,
-    #[serde(flatten)]
-    attr: JsonAttr,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<JsonName>,
-}
-
 pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::stdout();
     let mut json = Vec::new();
@@ -129,15 +119,14 @@ struct List<'a> {
     args: &'a Args,
     session: &'a Session,
     out: &'a mut dyn Write,
-    json: &'a mut Vec<JsonLine>,
+    json: &'a mut Vec<JsonFile>,
 }
 
 impl List<'_> {
     fn argument(&mut self, path: &[u8], number: usize) -> Result<(), Failure> {
         // As in BSD, a link named on the command line is followed unless it would be described.
         let describe = self.args.long || self.args.directory || self.args.classify;
-        let last = if describe { Last::Keep } else { Last::Follow };
-        let file = self.session.find(path, last)?;
+        let file = self.session.find(path, last(describe))?;
         let attr = self.session.ffs.getattr(&file);
         if attr.kind != FileType::Directory || self.args.directory {
             let line = self.line(path.to_vec(), &file)?;
@@ -250,9 +239,8 @@ impl List<'_> {
     fn print(&mut self, lines: &[Line], dir: &[u8]) -> Result<(), Failure> {
         if self.args.json {
             for line in lines {
-                let path = JsonName::new(&join(dir, &line.name));
-                let target = line.target.as_deref().map(JsonName::new);
-                self.json.push(JsonLine { path, attr: (&line.attr).into(), target });
+                let path = join(dir, &line.name);
+                self.json.push(JsonFile::new(&path, &line.attr, line.target.as_deref()));
             }
             return Ok(());
         }
@@ -299,8 +287,7 @@ impl List<'_> {
             row.push(word(flags::to_text(a.flags)));
         }
         row.push(number(if a.kind.is_device() {
-            let DeviceNumber { major, minor } = DeviceNumber::from_disk(a.rdev);
-            format!("{major},{minor}")
+            output::device(a)
         } else if self.args.human {
             output::human(a.size)
         } else {

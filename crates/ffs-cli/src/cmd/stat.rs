@@ -8,13 +8,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use ffs_admin::counted;
-use ffs_core::{DeviceNumber, FileType, XattrNamespace};
+use ffs_core::{DeviceNumber, FileType};
 use serde::Serialize;
 
 use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome, show};
-use crate::namei::Last;
-use crate::output::{self, JsonAttr, JsonName, mode_string, time};
+use crate::namei::last;
+use crate::output::{self, JsonFile, JsonName, mode_string, time};
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
 use crate::spec::image_path;
@@ -67,11 +67,8 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 struct JsonStat {
-    path: JsonName,
     #[serde(flatten)]
-    attr: JsonAttr,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<JsonName>,
+    file: JsonFile,
     xattrs: Vec<JsonXattr>,
 }
 
@@ -127,8 +124,7 @@ fn look(
     args: &Args,
     out: &mut dyn Write,
 ) -> Result<JsonStat, Failure> {
-    let last = if args.follow { Last::Follow } else { Last::Keep };
-    let file = session.find(path, last)?;
+    let file = session.find(path, last(!args.follow))?;
     let a = session.ffs.getattr(&file);
     let failed = |error| session.failed(path, error);
     let target = match a.kind {
@@ -144,14 +140,10 @@ fn look(
     for (namespace, name) in names {
         let value = session.ffs.getxattr(&session.cred, &file, namespace, &name);
         let size = value.map_err(failed)?.len();
-        xattrs.push(JsonXattr { namespace: space(namespace), name: JsonName::new(&name), size });
+        let namespace = output::namespace_name(namespace);
+        xattrs.push(JsonXattr { namespace, name: JsonName::new(&name), size });
     }
-    let stat = JsonStat {
-        path: JsonName::new(path),
-        attr: (&a).into(),
-        target: target.as_deref().map(JsonName::new),
-        xattrs,
-    };
+    let stat = JsonStat { file: JsonFile::new(path, &a, target.as_deref()), xattrs };
     if !args.json {
         print(session, path, &a, &stat, out)?;
     }
@@ -165,7 +157,7 @@ fn print(
     stat: &JsonStat,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let arrow = stat.target.as_ref().map(|t| format!(" -> {}", t.shown())).unwrap_or_default();
+    let arrow = stat.file.target().map(|t| format!(" -> {}", t.shown())).unwrap_or_default();
     writeln!(out, "  path  {}:{}{arrow}", session.image(), show(path))?;
     let (kind, size) = (output::kind_name(a.kind), counted(a.size, "byte"));
     let blocks = counted(a.blocks, "block");
@@ -188,11 +180,4 @@ fn print(
         writeln!(out, " xattr  {namespace}.{}, {size}", name.shown())?;
     }
     Ok(())
-}
-
-fn space(namespace: XattrNamespace) -> &'static str {
-    match namespace {
-        XattrNamespace::User => "user",
-        XattrNamespace::System => "system",
-    }
 }

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 
 use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome};
-use crate::namei::{Last, one_image};
+use crate::namei::{Last, last, one_image};
 use crate::output;
 use crate::session::Session;
 
@@ -44,8 +44,7 @@ pub(crate) struct Args {
     /// Do not create files
     #[arg(short = 'c')]
     no_create: bool,
-    /// Set the times of symbolic links, not of the files that they lead to; no file is
-    /// created
+    /// Set the times of symbolic links, not of the files that they lead to; create no file
     #[arg(short = 'h')]
     no_follow: bool,
     /// The time: YYYY-MM-DDThh:mm:ss[.frac], or @SECONDS since 1970
@@ -133,8 +132,8 @@ fn times(
     args: &Args,
 ) -> Result<(Timespec, Timespec), Failure> {
     if let Some(path) = reference {
-        let last = if args.no_follow { Last::Keep } else { Last::Follow };
-        let Attr { atime, mtime, .. } = session.ffs.getattr(&session.find(path, last)?);
+        let file = session.find(path, last(args.no_follow))?;
+        let Attr { atime, mtime, .. } = session.ffs.getattr(&file);
         return Ok((atime, mtime));
     }
     let now = || {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome};
-use crate::namei::{Last, one_image};
+use crate::namei::{Last, last, one_image};
 use crate::output::{self, JsonName};
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
@@ -131,17 +131,6 @@ struct JsonLine {
     bytes: usize,
 }
 
-fn space_name(space: XattrNamespace) -> &'static str {
-    match space {
-        XattrNamespace::User => "user",
-        XattrNamespace::System => "system",
-    }
-}
-
-fn last(no_follow: bool) -> Last {
-    if no_follow { Last::Keep } else { Last::Follow }
-}
-
 pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
         Command::Ls { paths, no_follow, json } => list(&paths, last(no_follow), json),
@@ -190,12 +179,13 @@ fn list(paths: &[OsString], last: Last, json: bool) -> Outcome {
             writeln!(out, ":")?;
         }
         for (space, name, bytes) in found {
+            let namespace = output::namespace_name(space);
             if json {
                 let (path, attribute) = (JsonName::new(&spec.path), JsonName::new(&name));
-                let line = JsonLine { path, namespace: space_name(space), attribute, bytes };
+                let line = JsonLine { path, namespace, attribute, bytes };
                 output::json_line(&mut out, &line)?;
             } else {
-                write!(out, "{bytes:>8}  {}.", space_name(space))?;
+                write!(out, "{bytes:>8}  {namespace}.")?;
                 output::name(&mut out, &name)?;
                 writeln!(out)?;
             }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use ffs_core::{FileType, QuotaType};
+use ffs_ondisk::geometry::DEV_BSIZE;
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::expression::{Action, Bits, Expression, Node, Number, Test, Which};
@@ -278,7 +279,7 @@ fn kind(text: &str) -> Option<FileType> {
 /// The value of -size. As on BSD, a size with a unit is compared in bytes.
 fn size(text: &str) -> Option<Test> {
     let unit: i64 = match text.as_bytes().last()? {
-        b'0'..=b'9' => return Some(Test::Size(number(text)?, 512)),
+        b'0'..=b'9' => return Some(Test::Size(number(text)?, DEV_BSIZE)),
         b'c' => 1,
         b'k' => 1 << 10,
         b'M' => 1 << 20,
