@@ -16,11 +16,11 @@ use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{check_range, check_writable, total_len};
 use crate::lock::{self, LockError, LockMode, LockWait};
-use crate::{BlockDevice, DeviceError, Durability, Operation};
+use crate::{BlockDevice, DeviceError, Durability, FailedFlush, Operation};
 
 /// Most buffers of one vectored system call (`IOV_MAX` of all common systems).
 const MAX_BUFFERS: usize = 1024;
@@ -37,8 +37,7 @@ pub struct FileDevice {
     scratch: bool,
     /// Keeps the kernel from mounting a block device that is open for writing.
     exclusive: Option<File>,
-    /// Error number of the flush that failed; 0 if none has.
-    failed_flush: AtomicI32,
+    failed_flush: FailedFlush,
 }
 
 impl FileDevice {
@@ -94,7 +93,7 @@ impl FileDevice {
         // Seeking to the end also works for block devices, for which stat reports no size.
         let len = file.seek(SeekFrom::End(0))?;
         let sector_size = if kind.is_block_device() { logical_sector_size(&file) } else { 512 };
-        let failed_flush = AtomicI32::new(0);
+        let failed_flush = FailedFlush::default();
         let (scratch, exclusive) = (false, None);
         let len = AtomicU64::new(len);
         Ok(Self { name, file, len, sector_size, read_only, scratch, exclusive, failed_flush })
@@ -282,18 +281,12 @@ impl BlockDevice for FileDevice {
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        let before = self.failed_flush.load(Ordering::Acquire);
-        if before != 0 {
-            let source = io::Error::from_raw_os_error(before);
-            return Err(self.failed(Operation::Flush, 0, 0, source));
-        }
-        if self.read_only || self.scratch {
-            return Ok(());
-        }
-        self.file.sync_data().map_err(|source| {
-            let error = self.failed(Operation::Flush, 0, 0, source);
-            self.failed_flush.store(error.errno(), Ordering::Release);
-            error
+        self.failed_flush.guard(&self.name, || {
+            if self.read_only || self.scratch {
+                return Ok(());
+            }
+            let synced = self.file.sync_data();
+            synced.map_err(|source| self.failed(Operation::Flush, 0, 0, source))
         })
     }
 
@@ -391,7 +384,9 @@ mod tests {
     fn a_failed_flush_stays_failed() {
         let (_dir, device) = device(8192);
         device.flush().unwrap();
-        device.failed_flush.store(5, Ordering::Release);
+        let lost = io::Error::from_raw_os_error(5);
+        let failed = device.failed(Operation::Flush, 0, 0, lost);
+        device.failed_flush.guard(&device.name, || Err(failed)).unwrap_err();
         assert_eq!(device.flush().unwrap_err().errno(), 5);
         assert_eq!(device.flush().unwrap_err().errno(), 5);
     }

@@ -2,6 +2,8 @@
 
 use ffs_device::{BlockDevice, DeviceError};
 
+use crate::bytes::{be32, be64};
+
 /// The format of a disk image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -90,8 +92,9 @@ const MAGICS: [(&[u8], Format); 9] = [
 
 /// Where the signature of a VDI image is, and the signature.
 const VDI_MAGIC: (usize, [u8; 4]) = (64, 0xbeda_107f_u32.to_le_bytes());
-/// Length of the footer of a VHD image.
+/// Length of the footer of a VHD image, and the type of a fixed one.
 const VHD_FOOTER: u64 = 512;
+const VHD_FIXED: u32 = 2;
 
 /// The format of the image in `file`. What has no known signature is raw.
 ///
@@ -116,9 +119,6 @@ fn is_fixed_vhd(file: &dyn BlockDevice) -> Result<bool, DeviceError> {
     let mut footer = [0; 64];
     file.read_at(at, &mut footer)?;
     // A disk may end with a partition that holds a VHD: the type and the size decide.
-    let size = u64::from_be_bytes([
-        footer[48], footer[49], footer[50], footer[51], footer[52], footer[53], footer[54],
-        footer[55],
-    ]);
-    Ok(footer.starts_with(b"conectix") && footer[60..64] == [0, 0, 0, 2] && size == at)
+    let (size, kind) = (be64(&footer, 48), be32(&footer, 60));
+    Ok(footer.starts_with(b"conectix") && kind == VHD_FIXED && size == at)
 }

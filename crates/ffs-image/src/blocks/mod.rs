@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ffs_device::error::{check_range, check_writable};
-use ffs_device::{BlockDevice, DeviceError, Durability, FileDevice, Operation};
+use ffs_device::{BlockDevice, DeviceError, Durability, FailedFlush, FileDevice, Operation};
 
 use crate::bytes::{le32, le64};
 use crate::image::{DiskImage, Refused};
@@ -90,7 +90,6 @@ trait Layout: Send + Sync {
 struct State {
     layout: Box<dyn Layout>,
     new: New,
-    failed_flush: Option<i32>,
 }
 
 /// A disk of one of the formats.
@@ -100,6 +99,7 @@ struct BlockDisk {
     format: Format,
     shape: Shape,
     state: RwLock<State>,
+    failed_flush: FailedFlush,
     /// The compressed block that was read last, and its place.
     unpacked: Mutex<(u64, Vec<u8>)>,
 }
@@ -126,7 +126,8 @@ pub(crate) fn open(
         file: Arc::clone(file),
         format,
         shape,
-        state: RwLock::new(State { layout, new: New::new(), failed_flush: None }),
+        state: RwLock::new(State { layout, new: New::new() }),
+        failed_flush: FailedFlush::default(),
         unpacked: Mutex::new((0, Vec::new())),
     }))
 }
@@ -293,13 +294,9 @@ impl BlockDevice for BlockDisk {
             return Ok(());
         }
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(errno) = state.failed_flush {
-            let source = io::Error::from_raw_os_error(errno);
-            return Err(DeviceError::new(&self.name, Operation::Flush, source));
-        }
-        self.settle(&mut state).map_err(|error| {
-            state.failed_flush = Some(error.errno());
-            self.named(Operation::Flush, 0, 0, &error)
+        self.failed_flush.guard(&self.name, || {
+            let settled = self.settle(&mut state);
+            settled.map_err(|error| self.named(Operation::Flush, 0, 0, &error))
         })
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn open(file: &FileDevice) -> Result<Box<dyn Layout>, Refused> {
     }
     let (table, data) = (u64::from(field(340)), u64::from(field(344)));
     let (len, block, extra) = (le64(&header, 368), u64::from(field(376)), u64::from(field(380)));
-    let (blocks, allocated) = (field(384), field(388));
+    let (blocks, allocated) = (field(384), field(ALLOCATED as usize));
     if block == 0 || len.div_ceil(block) > blocks.into() || allocated > blocks {
         return damaged(format!("{blocks} blocks of {block} bytes for a disk of {len}"));
     }

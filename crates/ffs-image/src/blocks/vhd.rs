@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 
 use ffs_device::{BlockDevice, DeviceError, FileDevice};
 
-use super::{Layout, New, Place, Refused, Shape, bad_table, damaged, read};
-use crate::bytes::{be32, be64};
+use super::{Layout, MAX_BLOCK, New, Place, Refused, Shape, bad_table, damaged, read};
+use crate::bytes::{be16, be32, be64};
 
 const COOKIE: &[u8] = b"conectix";
 const SECTOR: u64 = 512;
@@ -60,8 +60,7 @@ fn is_footer(bytes: &[u8; 512]) -> bool {
 /// The size of the disk. Old programs round it to the geometry.
 fn size(footer: &[u8]) -> u64 {
     let bytes = be64(footer, 48);
-    let cylinders = u64::from(footer[56]) << 8 | u64::from(footer[57]);
-    let geometry = (cylinders, u64::from(footer[58]), u64::from(footer[59]));
+    let geometry = (u64::from(be16(footer, 56)), u64::from(footer[58]), u64::from(footer[59]));
     let by_geometry = matches!(&footer[28..32], b"vpc " | b"qemu");
     if by_geometry && geometry != LARGEST_GEOMETRY {
         return geometry.0 * geometry.1 * geometry.2 * SECTOR;
@@ -76,7 +75,7 @@ struct Fixed {
 
 impl Layout for Fixed {
     fn shape(&self) -> Shape {
-        Shape { len: self.len, block: 64 << 20 }
+        Shape { len: self.len, block: MAX_BLOCK }
     }
 
     fn lookup(&self, _: &FileDevice, block: u64) -> Result<Place, DeviceError> {

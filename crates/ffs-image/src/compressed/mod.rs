@@ -3,7 +3,9 @@
 //! A compressed file is divided into units that are decompressed separately: the blocks of xz, the
 //! frames of zstd. A file of gzip or bzip2, and an xz file that was compressed in one block, is one
 //! unit. What was decompressed is kept in a temporary file without a name, which has holes where
-//! the disk has zeros. A read decompresses from the start of its units to its end, once.
+//! the disk has zeros. A read decompresses from the start of its units to its end; a later read
+//! continues there. One unit at a time can be continued: another that was left before its end
+//! begins again.
 //!
 //! | file | size of the disk | first read at byte N of a unit |
 //! | --- | --- | --- |

@@ -9,6 +9,7 @@ use ffs_device::{BlockDevice, FileDevice};
 use lzma_rust2::XzReader;
 
 use super::{Decoder, MAX_UNITS, Source, Unit};
+use crate::bytes::le32;
 use crate::image::Refused;
 
 const HEADER: u64 = 12;
@@ -59,8 +60,7 @@ pub(super) fn units(file: &Arc<FileDevice>) -> Result<Vec<Unit>, Refused> {
 fn stream(file: &Arc<FileDevice>, end: u64, most: usize) -> Result<(u64, Vec<Unit>), Refused> {
     let mut footer = [0; 12];
     file.read_at(end - HEADER, &mut footer)?;
-    let size =
-        (u64::from(u32::from_le_bytes([footer[4], footer[5], footer[6], footer[7]])) + 1) * 4;
+    let size = (u64::from(le32(&footer, 4)) + 1) * 4;
     if footer[10..] != *FOOTER_MAGIC || size > end - 2 * HEADER {
         return damaged("no footer at the end");
     }

@@ -10,6 +10,7 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use super::{MAX_UNITS, Unit};
+use crate::bytes::{le32, le64};
 use crate::image::Refused;
 
 const MAGIC: u32 = 0xfd2f_b528;
@@ -54,9 +55,9 @@ fn frame(file: &FileDevice, at: u64) -> Result<Option<(u64, u64)>, Refused> {
     let mut head = [0; 18];
     let have = head.len().min(usize::try_from(left).unwrap_or(usize::MAX));
     file.read_at(at, &mut head[..have])?;
-    let magic = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+    let magic = le32(&head, 0);
     if magic & 0xffff_fff0 == SKIPPABLE {
-        let len = 8 + u64::from(u32::from_le_bytes([head[4], head[5], head[6], head[7]]));
+        let len = 8 + u64::from(le32(&head, 4));
         return if len <= left { Ok(Some((len, 0))) } else { Err(truncated()) };
     }
     if magic != MAGIC {
@@ -75,15 +76,15 @@ fn frame(file: &FileDevice, at: u64) -> Result<Option<(u64, u64)>, Refused> {
     };
     let mut number = [0; 8];
     number[..size].copy_from_slice(&head[size_at..size_at + size]);
-    let len = u64::from_le_bytes(number) + if size == 2 { 256 } else { 0 };
+    let len = le64(&number, 0) + if size == 2 { 256 } else { 0 };
     let mut end = at + (size_at + size) as u64;
     loop {
-        let mut block = [0; 3];
+        let mut block = [0; 4];
         if end + 3 > file.len_bytes() {
             return Err(truncated());
         }
-        file.read_at(end, &mut block)?;
-        let block = u32::from_le_bytes([block[0], block[1], block[2], 0]);
+        file.read_at(end, &mut block[..3])?;
+        let block = le32(&block, 0);
         let content = if block >> 1 & 3 == 1 { 1 } else { u64::from(block >> 3) };
         end += 3 + content;
         if block & 1 == 1 {

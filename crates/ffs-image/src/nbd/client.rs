@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ffs_device::error::{check_range, check_writable};
-use ffs_device::{BlockDevice, DeviceError, Durability, Operation, host_words};
+use ffs_device::{BlockDevice, DeviceError, Durability, FailedFlush, Operation, host_words};
 use rustix::net::sockopt;
 
 use super::handshake::{self, Export, Failed};
@@ -76,8 +76,6 @@ struct Connection {
     cookie: u64,
     /// Why the connection cannot be used any more.
     broken: Option<String>,
-    /// The error number of the flush that failed.
-    failed_flush: Option<i32>,
 }
 
 /// The export of an NBD server.
@@ -87,6 +85,7 @@ pub struct NbdDevice {
     export: Export,
     read_only: bool,
     connection: Mutex<Connection>,
+    failed_flush: FailedFlush,
 }
 
 impl NbdDevice {
@@ -134,12 +133,13 @@ impl NbdDevice {
         if write && export.flags & READ_ONLY != 0 {
             return Err(NbdError::ReadOnly { uri: uri.to_owned() });
         }
-        let connection = Connection { stream, cookie: 0, broken: None, failed_flush: None };
+        let connection = Connection { stream, cookie: 0, broken: None };
         Ok(NbdDevice {
             name: Arc::from(uri),
             export,
             read_only: !write,
             connection: Mutex::new(connection),
+            failed_flush: FailedFlush::default(),
         })
     }
 
@@ -378,14 +378,9 @@ impl BlockDevice for NbdDevice {
             return Ok(());
         }
         let mut connection = self.lock();
-        if let Some(errno) = connection.failed_flush {
-            let source = io::Error::from_raw_os_error(errno);
-            return Err(self.failed(Operation::Flush, 0, 0, source));
-        }
-        connection.call(CMD_FLUSH, 0, 0, &[], &mut []).map_err(|source| {
-            let error = self.failed(Operation::Flush, 0, 0, source);
-            connection.failed_flush = Some(error.errno());
-            error
+        self.failed_flush.guard(&self.name, || {
+            let flushed = connection.call(CMD_FLUSH, 0, 0, &[], &mut []);
+            flushed.map_err(|source| self.failed(Operation::Flush, 0, 0, source))
         })
     }
 

@@ -1,7 +1,7 @@
 //! A server that exports one device.
 //!
 //! **Invariants.**
-//! 1. A request is checked against the device before memory is taken for it.
+//! 1. A request takes at most [`MAX_PAYLOAD`] bytes of memory, even if it names a greater length.
 //! 2. A flush that was answered covers every write that was answered before it, on any connection.
 
 use std::io::{self, Read, Write};

@@ -20,7 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use ffs_device::error::{check_range, check_writable};
 use ffs_device::lock::LockMode;
-use ffs_device::{BlockDevice, DeviceError, Durability, FileDevice, LockWait, Operation};
+use ffs_device::{
+    BlockDevice, DeviceError, Durability, FailedFlush, FileDevice, LockWait, Operation,
+};
 use imago::format::PreallocateMode;
 use imago::qcow2::Qcow2;
 use imago::raw::Raw;
@@ -48,7 +50,7 @@ pub(crate) struct Qcow2Device {
     name: Arc<str>,
     access: RwLock<Access>,
     read_only: bool,
-    failed_flush: Mutex<Option<i32>>,
+    failed_flush: Mutex<FailedFlush>,
     /// The locked files of the chain.
     _files: Vec<Arc<FileDevice>>,
     /// The names of the backing files.
@@ -74,7 +76,7 @@ pub(crate) fn open(
         name: Arc::from(path.to_string_lossy()),
         access: RwLock::new(access),
         read_only: !write,
-        failed_flush: Mutex::new(None),
+        failed_flush: Mutex::default(),
         _files: files,
         backing,
     }))
@@ -297,18 +299,12 @@ impl BlockDevice for Qcow2Device {
         if self.read_only {
             return Ok(());
         }
-        let mut failed = self.failed_flush.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(errno) = *failed {
-            let source = io::Error::from_raw_os_error(errno);
-            return Err(self.failed(Operation::Flush, 0, 0, source));
-        }
-        let access = self.access();
-        // Content is durable before a table refers to it.
-        let flushed = access.sync().and_then(|()| access.flush()).and_then(|()| access.sync());
-        flushed.map_err(|source| {
-            let error = self.failed(Operation::Flush, 0, 0, source);
-            *failed = Some(error.errno());
-            error
+        let failed = self.failed_flush.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.guard(&self.name, || {
+            let access = self.access();
+            // Content is durable before a table refers to it.
+            let flushed = access.sync().and_then(|()| access.flush()).and_then(|()| access.sync());
+            flushed.map_err(|source| self.failed(Operation::Flush, 0, 0, source))
         })
     }
 
