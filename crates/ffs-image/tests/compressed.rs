@@ -27,16 +27,22 @@ const COMMANDS: [(&str, &str); 9] = [
     ("zstd", "split -n 5 raw part && zstd -q -c partaa partab partac partad partae > packed"),
 ];
 
+/// A directory with `bytes` compressed in the file `packed`, if `tool` is installed.
+fn pack(tool: &str, command: &str, bytes: &[u8]) -> Option<Dir> {
+    if !have(&[tool]) {
+        return None;
+    }
+    let dir = Dir::new();
+    std::fs::write(dir.path("raw"), bytes).unwrap();
+    shell(&format!("cd {} && {command}", dir.0.path().display()));
+    Some(dir)
+}
+
 #[test]
 fn every_format_is_read_in_place() {
     let bytes = content(LEN, 1);
     for (tool, command) in COMMANDS {
-        if !have(&[tool]) {
-            continue;
-        }
-        let dir = Dir::new();
-        std::fs::write(dir.path("raw"), &bytes).unwrap();
-        shell(&format!("cd {} && {command}", dir.0.path().display()));
+        let Some(dir) = pack(tool, command, &bytes) else { continue };
         let opened = disk(&dir.str("packed"), false);
         assert_eq!(opened.device.len_bytes(), LEN as u64, "{command}");
         compare(&*opened.device, &bytes, 2);
@@ -50,12 +56,7 @@ fn every_format_is_read_in_place() {
 fn damage_is_an_error_of_the_reads_that_meet_it() {
     let bytes = content(LEN, 3);
     for (tool, command) in COMMANDS {
-        if !have(&[tool]) {
-            continue;
-        }
-        let dir = Dir::new();
-        std::fs::write(dir.path("raw"), &bytes).unwrap();
-        shell(&format!("cd {} && {command}", dir.0.path().display()));
+        let Some(dir) = pack(tool, command, &bytes) else { continue };
         let packed = common::read_file(dir.path("packed"));
         let path = dir.str("damaged");
         for kept in [3, 20, packed.len() / 2, packed.len() - 1] {

@@ -23,3 +23,4 @@ pub mod killtest;
 pub mod model;
 pub mod repository;
 pub mod rng;
+pub mod tools;

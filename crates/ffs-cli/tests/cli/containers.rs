@@ -6,16 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Whether all of `tools` are installed. Prints those that are missing.
-fn have(tools: &[&str]) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = |tool: &str| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file());
-    let missing: Vec<&&str> = tools.iter().filter(|tool| !found(tool)).collect();
-    for tool in &missing {
-        eprintln!("skipped: {tool} is not installed");
-    }
-    missing.is_empty()
-}
+use ffs_testkit::tools::have;
 
 fn tool(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().unwrap();

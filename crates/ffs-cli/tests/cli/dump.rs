@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use ffs_testkit::tools::have;
+
 use crate::common::{
     Dir, assert_same, fails, ffs, fsck_clean, is_root, make_tree, ok, pattern, run, see, set_mtime,
     text, walk,
@@ -29,15 +31,6 @@ fn built(d: &Dir, options: &[&str]) -> String {
     let output = run(&args.concat());
     assert!(output.status.success(), "{}", text(&output));
     image
-}
-
-/// Whether a program is installed; otherwise the test is skipped.
-fn installed(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").stdin(Stdio::null()).output().is_ok();
-    if !found {
-        println!("skipped: {program} is not installed");
-    }
-    found
 }
 
 #[test]
@@ -349,7 +342,7 @@ fn listed_names(list: &str) -> Vec<String> {
 /// The judge from another project: the restore of Linux reads our dumps.
 #[test]
 fn linux_restores_our_dumps() {
-    if !installed("restore") {
+    if !have(&["restore"]) {
         return;
     }
     for options in VOLUMES {
@@ -396,7 +389,7 @@ fn whole_seconds(root: &Path) {
 /// An ext2 image in a loop device, which the dump of Linux reads.
 #[test]
 fn our_restore_reads_dumps_of_linux() {
-    if !is_root() || !installed("dump") || !installed("mke2fs") || !installed("losetup") {
+    if !is_root() || !have(&["dump", "mke2fs", "losetup"]) {
         return println!("skipped: needs root, dump, mke2fs and losetup");
     }
     let d = Dir::new();

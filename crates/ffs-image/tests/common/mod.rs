@@ -1,4 +1,4 @@
-//! What the tests of images share: tools of the host, and disks with random content.
+//! What the tests of images share: programs of the host, and disks with random content.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -10,17 +10,7 @@ use ffs_device::BlockDevice;
 use ffs_device::lock::LockWait;
 use ffs_image::{OpenOptions, Opened};
 use ffs_testkit::rng::SplitMix64;
-
-/// Whether all of `tools` are installed. Prints those that are missing.
-pub(crate) fn have(tools: &[&str]) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = |tool: &str| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file());
-    let missing: Vec<&&str> = tools.iter().filter(|tool| !found(tool)).collect();
-    for tool in &missing {
-        eprintln!("skipped: {tool} is not installed");
-    }
-    missing.is_empty()
-}
+pub(crate) use ffs_testkit::tools::have;
 
 /// Runs a program, which must succeed.
 pub(crate) fn run(program: &str, args: &[&str]) -> Output {
