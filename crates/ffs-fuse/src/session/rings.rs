@@ -227,19 +227,19 @@ impl QueueWorker<'_> {
     /// that goes to the kernel next.
     fn request(&mut self, mut entry: Entry) -> io::Result<bool> {
         let session = self.session;
+        // The kernel sends the FORGET of a file after it has the reply to the release. So complete
+        // replies go to the kernel before a request that may wait for a FORGET.
         let (slow, awaited) = match entry.request() {
             Some((r, _)) => (session.predictor.expects_slow(&r), !is_release(r.opcode)),
             None => (false, true),
         };
         if slow {
-            // A release whose reply has not reached the kernel delays a FORGET.
             self.ring.submit()?;
             let job = Job { entry, home: Arc::clone(&self.home) };
             let Err(unsent) = self.jobs.send(job) else { return Ok(false) };
             // No helper is left.
             entry = unsent.0.entry;
         }
-        // A release whose reply has not reached the kernel delays a FORGET.
         let submit = || self.ring.submit();
         match session.answer_entry(entry, &mut self.buffer, &self.home, submit)? {
             Some(entry) => self.ring.commit(entry).map(|()| awaited),
