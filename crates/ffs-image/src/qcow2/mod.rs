@@ -16,7 +16,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use ffs_device::error::{check_range, check_writable};
 use ffs_device::lock::LockMode;
@@ -50,7 +50,7 @@ pub(crate) struct Qcow2Device {
     name: Arc<str>,
     access: RwLock<Access>,
     read_only: bool,
-    failed_flush: Mutex<FailedFlush>,
+    failed_flush: FailedFlush,
     /// The locked files of the chain.
     _files: Vec<Arc<FileDevice>>,
     /// The names of the backing files.
@@ -76,7 +76,7 @@ pub(crate) fn open(
         name: Arc::from(path.to_string_lossy()),
         access: RwLock::new(access),
         read_only: !write,
-        failed_flush: Mutex::default(),
+        failed_flush: FailedFlush::default(),
         _files: files,
         backing,
     }))
@@ -299,8 +299,7 @@ impl BlockDevice for Qcow2Device {
         if self.read_only {
             return Ok(());
         }
-        let failed = self.failed_flush.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.guard(&self.name, || {
+        self.failed_flush.guard(&self.name, || {
             let access = self.access();
             // Content is durable before a table refers to it.
             let flushed = access.sync().and_then(|()| access.flush()).and_then(|()| access.sync());
