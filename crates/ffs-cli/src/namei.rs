@@ -21,24 +21,38 @@ impl Session {
         parent(&self.ffs, &self.cred, path).map_err(|error| self.failed(path, error))
     }
 
+    /// The file at `path`, or none if it does not exist.
+    pub(crate) fn find_opt(&self, path: &[u8], last: Last) -> Result<Option<Vnode>, Failure> {
+        match namei(&self.ffs, &self.cred, path, last) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(self.failed(path, error)),
+        }
+    }
+
     /// The file at `path`, behind symbolic links. If it does not exist, it is created if `create`
-    /// is set, and otherwise there is none.
+    /// is set, as open(2) with `O_CREAT` does, and otherwise there is none.
     pub(crate) fn find_or_create(
         &self,
         path: &[u8],
         create: bool,
     ) -> Result<Option<Vnode>, Failure> {
-        match namei(&self.ffs, &self.cred, path, Last::Follow) {
-            Ok(file) => Ok(Some(file)),
-            Err(error) if !error.is_not_found() => Err(self.failed(path, error)),
-            Err(_) if !create => Ok(None),
-            Err(_) => {
-                let (dir, name) = self.find_parent(path)?;
-                let perm = 0o666 & !umask();
-                let made = self.ffs.create(&self.cred, &dir, &name, NodeKind::Regular, perm);
-                made.map(Some).map_err(|error| self.failed(path, error))
-            }
+        let found = self.find_opt(path, Last::Follow)?;
+        if found.is_some() || !create {
+            return Ok(found);
         }
+        let mut at = path.to_vec();
+        // namei has followed the links, and would have refused too many of them.
+        while let Some(link) = self.find_opt(&at, Last::Keep)? {
+            let target = self.ffs.readlink(&link).map_err(|error| self.failed(&at, error))?;
+            let dir = at.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+            at.truncate(if target.starts_with(b"/") { 0 } else { dir });
+            at.extend_from_slice(&target);
+        }
+        let (dir, name) = self.find_parent(&at)?;
+        let perm = 0o666 & !umask();
+        let made = self.ffs.create(&self.cred, &dir, &name, NodeKind::Regular, perm);
+        made.map(Some).map_err(|error| self.failed(&at, error))
     }
 
     /// A failure at `path` of this image.

@@ -93,20 +93,26 @@ struct Ufs {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let mut all = Vec::new();
+    let (mut all, mut code) = (Vec::new(), 0);
     for image in &args.images {
-        all.push(info(image)?);
+        match info(image) {
+            Ok(info) => all.push(info),
+            Err(failure) => {
+                code = code.max(failure.code);
+                output::error(failure.text);
+            }
+        }
     }
     if args.json {
         output::json(&all)?;
-        return Ok(0);
+        return Ok(code);
     }
     let mut out = output::stdout();
     for info in &all {
         print(&mut out, info)?;
     }
     out.flush()?;
-    Ok(0)
+    Ok(code)
 }
 
 fn open(image: &OsString) -> Result<Opened, Failure> {

@@ -150,12 +150,13 @@ fn touch(
     (atime, mtime): (Timespec, Timespec),
     args: &Args,
 ) -> Result<(), Failure> {
-    let file = if args.no_follow {
-        Some(session.find(path, Last::Keep)?)
-    } else {
-        session.find_or_create(path, !args.no_create)?
+    let Some(file) = (match args.no_follow {
+        // As BSD's: -h implies -c.
+        true => session.find_opt(path, Last::Keep)?,
+        false => session.find_or_create(path, !args.no_create)?,
+    }) else {
+        return Ok(());
     };
-    let Some(file) = file else { return Ok(()) };
     let both = args.access == args.modification;
     let set = SetAttr {
         atime: (both || args.access).then_some(SetTime::To(atime)),

@@ -35,6 +35,16 @@ fn use_image(d: &Dir, image: &str) {
 }
 
 #[test]
+fn info_shows_the_images_after_one_that_fails() {
+    let d = Dir::new();
+    let good = d.image("good.img", "16m", &[]);
+    let output = run(&["info", &d.path("none.img").to_string_lossy(), &good]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("UFS2"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("none.img"), "{output:?}");
+}
+
+#[test]
 fn containers_are_images_in_every_command() {
     if !have(&["qemu-img", "qemu-nbd"]) {
         return;

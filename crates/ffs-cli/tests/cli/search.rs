@@ -191,7 +191,17 @@ fn times_and_sizes_are_set() {
     ok(&["touch", "-c", &at("/none")]);
     ok(&["truncate", "-c", "-s", "9", &at("/none")]);
     fails(&["stat", &at("/none")], 1, "/none");
-    fails(&["touch", "-h", &at("/none")], 1, "/none");
+    ok(&["touch", "-h", &at("/none")]);
+    fails(&["stat", &at("/none")], 1, "/none");
+    ok(&["mkdir", &at("/dir")]);
+    ok(&["ln", "-s", "dir/by-link", &at("/one")]);
+    ok(&["ln", "-s", "/one", &at("/dir/two")]);
+    ok(&["touch", &at("/dir/two")]);
+    assert_eq!(stat("/dir/by-link")["size"], 0);
+    ok(&["ln", "-s", "/missing/file", &at("/lost")]);
+    fails(&["touch", &at("/lost")], 1, "/missing/file: no such file");
+    ok(&["ln", "-s", "/loop", &at("/loop")]);
+    fails(&["touch", &at("/loop")], 1, "/loop: too many");
     fails(&["touch", "-d", "yesterday", &at("/new")], 64, "is not a time such as");
 
     ok(&["cp", &d.file("f", b"content"), &at("/f")]);
