@@ -360,33 +360,6 @@ fn memory_has_a_limit() {
 }
 
 #[test]
-fn kf2_07_many_orphans_fit_into_lost_found() {
-    let mut img = Img::fresh((Endian::Little, Format::Ufs1, 4096, 512, 8 << 20));
-    let first = {
-        let ino = img.file(2, "x", 1);
-        let (at, _) = img.entry(2, "x");
-        img.write(at, &[0; 4]);
-        ino
-    };
-    let d = img.inode(first);
-    let crowd: Vec<u32> = (first + 1..first + 3500).collect();
-    for &ino in &crowd {
-        let mut copy = d.clone();
-        copy.db[0] = 0;
-        copy.blocks = 0;
-        assert!(ino < img.g.inodes());
-        img.set_inode(ino, &copy);
-    }
-    let report = img.fsck(FsckOptions::yes());
-    assert_eq!(report.exit_code, exit::OK, "{:?}", report.counts);
-    assert!(!report.counts.contains_key(&Id::LfFull), "{:?}", report.counts);
-    img.silent();
-    let home = img.ino("lost+found");
-    assert_eq!(img.entries(home).len(), crowd.len() + 3);
-    assert!(img.inode(home).ib[0] != 0, "beyond the direct blocks");
-}
-
-#[test]
 fn kf2_12_indirect_blocks_that_contain_themselves_end() {
     for kind in KINDS {
         let img = Img::with_tree(kind);

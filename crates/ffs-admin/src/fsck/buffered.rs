@@ -6,7 +6,8 @@
 //! **Invariants.**
 //! 1. Reads return every repair made so far.
 //! 2. Nothing reaches the device before [`BufferedDevice::commit`], except through
-//!    [`BufferedDevice::spill`] in a full check whose buffer is full.
+//!    [`BufferedDevice::spill`] in a full check whose buffer is full, on a volume without
+//!    snapshots.
 //! 3. A commit writes in this order, with a flush after each step: new allocations in the maps;
 //!    copies for snapshots; pointers to them; directories to be cleared, without their names; names
 //!    and pointers; inodes; pointers of snapshots to blocks that they take over; maps; the
@@ -378,7 +379,7 @@ impl BufferedDevice {
     fn spill(&mut self) -> Res<()> {
         if self.on_full == OnFull::Stop {
             let limit = self.limit;
-            let why = format!("the repairs need more than the limit of {limit} bytes of memory");
+            let why = format!("the repairs need more memory than the limit of {limit} bytes");
             return Err(Stop::Refused(exit::ERROR, why));
         }
         let early = std::mem::take(&mut self.early);

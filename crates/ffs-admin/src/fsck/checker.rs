@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ffs_device::BlockDevice;
 use ffs_ondisk::sbsearch::Found;
 use ffs_ondisk::superblock::{CkHash, FsFlags};
-use ffs_ondisk::{Geometry, Ino, Superblock, Timespec};
+use ffs_ondisk::{Geometry, Ino, Superblock, Timespec, snapshot};
 
 use super::LOG;
 use super::bitmap::Bitmap;
@@ -138,7 +138,9 @@ impl<'a> Checker<'a> {
             return Err(Stop::Refused(exit::ERROR, why.into()));
         }
         let limit = memory_left(&g, options.max_memory)?;
-        let on_full = if resolver.is_preen() { OnFull::Stop } else { OnFull::Spill };
+        // The copies for snapshots come before the repairs, and are known at the end.
+        let is_whole = resolver.is_preen() || !snapshot::active(&sb).is_empty();
+        let on_full = if is_whole { OnFull::Stop } else { OnFull::Spill };
         let on_read_error =
             if options.stop_on_read_error { OnReadError::Stop } else { OnReadError::Zeros };
         // A system that mounts the volume without soft updates sets NEEDSFSCK.

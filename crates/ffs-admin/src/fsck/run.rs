@@ -14,7 +14,7 @@ use std::sync::Arc;
 use ffs_device::BlockDevice;
 use ffs_ondisk::sbsearch::Source;
 use ffs_ondisk::superblock::FsFlags;
-use ffs_ondisk::{Geometry, Superblock};
+use ffs_ondisk::{Geometry, Superblock, snapshot};
 
 use super::LOG;
 use super::alloc::Completion;
@@ -202,9 +202,12 @@ impl Checker<'_> {
         if !matches!(outcome, Err(Stop::Device(_) | Stop::Interrupted)) {
             self.add_paths();
         }
-        let preen_stopped = self.resolver.is_preen() && outcome.is_err();
+        // Copies for snapshots precede the repairs. Only a complete check finds all of them.
+        let has_snapshots = !snapshot::active(original).is_empty();
+        let all_or_nothing = self.resolver.is_preen() || has_snapshots;
+        let dropped = outcome.is_err() && all_or_nothing;
         let mut clean = original.is_clean();
-        if self.resolver.can_write() && !preen_stopped && !matches!(outcome, Err(Stop::Device(_))) {
+        if self.resolver.can_write() && !dropped && !matches!(outcome, Err(Stop::Device(_))) {
             let completion =
                 if outcome.is_ok() { Completion::Complete } else { Completion::Stopped };
             match self.commit(completion, original) {
@@ -222,7 +225,10 @@ impl Checker<'_> {
             Ok(()) => (exit::RERUN, None),
             Err(stop) => {
                 let fatal = if self.softdep { UNEXPECTED_WITH_SOFTDEP } else { UNEXPECTED };
-                let (code, why) = explain(stop, fatal);
+                let (code, mut why) = explain(stop, fatal);
+                if dropped && !resolver.is_preen() {
+                    why.push_str("; nothing was changed, because the volume has snapshots");
+                }
                 (code, Some(why))
             }
         };
