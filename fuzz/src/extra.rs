@@ -1,7 +1,7 @@
 //! Volumes that operations alone do not create: after a crash, with a snapshot, with a journal.
 
-use crate::edit::edit;
 use crate::base::{NOW, env, mount};
+use crate::edit::edit;
 use ffs_core::{
     Cred, Fallocate, Ffs, FileFlags, MountOptions, NodeKind, OrderingPolicy, Vnode, WriteMode,
 };

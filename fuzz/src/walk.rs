@@ -1,6 +1,6 @@
 //! Reading everything on a volume that the check accepted.
 
-use ffs_core::{Cred, Error, Ffs, FileType, Ino, Vnode, XattrNamespace};
+use ffs_core::{Cred, Error, Ffs, FileType, Ino, Vnode};
 use std::collections::BTreeSet;
 
 /// Most files read.
@@ -50,10 +50,12 @@ fn one(fs: &Ffs, file: &Vnode, bad: &mut Vec<String>) {
         _ => {}
     }
     let root = Cred::root();
-    // The check does not examine the content of attributes.
-    for (ns, name) in fs.listxattr(&root, file).unwrap_or_default() {
-        let _ = fs.getxattr(&root, file, ns, &name);
-        let _ = ns == XattrNamespace::User;
+    let listed = match fs.listxattr(&root, file) {
+        Err(Error::NotSupported(_)) => None,
+        other => note(bad, file.ino(), "list the attributes of", other),
+    };
+    for (ns, name) in listed.unwrap_or_default() {
+        note(bad, file.ino(), "read an attribute of", fs.getxattr(&root, file, ns, &name));
     }
 }
 

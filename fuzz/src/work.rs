@@ -150,21 +150,21 @@ impl Work<'_> {
         }
     }
 
-    /// Damage inside attribute records is not damage of the volume.
+    /// Damage inside the value of an access list is not damage of the volume.
     fn attribute(&self, s: Step, cred: &Cred, f: &Vnode) -> Result<(), Error> {
         let ns =
             if s.new.is_multiple_of(2) { XattrNamespace::User } else { XattrNamespace::System };
         let key = if s.new % 4 == 3 { &b"posix1e.acl_access"[..] } else { name(s.name) };
         let len = usize::from(s.at) % 9000;
-        let _ = match s.len % 4 {
+        let changed = match s.len % 4 {
             0 | 1 => self.fs.setxattr(cred, f, ns, key, &ZEROS[..len], XattrSet::Any),
             2 => self.fs.removexattr(cred, f, ns, key),
             _ => self.fs.listxattr(cred, f).map(drop),
         };
-        let _ = self.fs.getxattr(cred, f, ns, key);
+        let read = self.fs.getxattr(cred, f, ns, key);
         let _ = self.fs.access_acl(f);
         let _ = self.fs.default_acl(f);
-        Ok(())
+        changed.and(read.map(drop))
     }
 
     fn content(&mut self, s: Step, cred: &Cred, f: &Vnode) -> Result<(), Error> {

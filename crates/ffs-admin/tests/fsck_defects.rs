@@ -7,7 +7,7 @@ mod fsck_util;
 use ffs_admin::fsck::Id::{self, *};
 use ffs_admin::fsck::{FsckOptions, Severity, exit};
 use ffs_ondisk::wire::put;
-use ffs_ondisk::{CgMut, Format};
+use ffs_ondisk::{CgMut, Format, extattr};
 use fsck_util::{Img, KINDS};
 
 thread_local! {
@@ -258,6 +258,42 @@ fn inodes() {
         &[Ext],
     );
     verdict();
+}
+
+/// A malformed record hides all later ones, and a file system refuses operations on the file.
+#[test]
+fn records_of_attributes_are_checked() {
+    for kind in KINDS {
+        let mut good = Img::with_tree(kind);
+        if good.g.format != Format::Ufs2 {
+            continue;
+        }
+        let (endian, b) = (good.g.endian, good.g.bsize as usize);
+        let mut area = Vec::new();
+        for (name, len) in [(b"first", 20), (b"other", b / 2), (b"third", b / 2 + 100)] {
+            let (ns, value) = (extattr::Namespace::User, vec![7; len]);
+            area = extattr::set(endian, &area, ns, name, &value, 2 * b).unwrap();
+        }
+        let ino = good.ino("small");
+        good.attributes(ino, &area);
+        good.fsck(FsckOptions::yes());
+        good.silent();
+        let starts: Vec<usize> =
+            extattr::records(endian, &area).map(|record| record.unwrap().off).collect();
+        for (record, off) in starts.into_iter().enumerate() {
+            let img = good.copy();
+            let at = img.inode(ino).extb[off / b] as u64 * u64::from(img.g.fsize);
+            img.write(at + (off % b) as u64, &[0xff; 4]);
+            preen(&img).unwrap();
+            let freed = then(&[Ext, CgLeak], &SUMS);
+            one(&img, &freed).unwrap();
+            let d = img.inode(ino);
+            assert_eq!(d.extsize as usize, off, "record {record}");
+            assert_eq!(d.extb.map(|p| p != 0), [off > 0, off > b]);
+            let kept = &area[..off];
+            assert_eq!(extattr::records(endian, kept).filter(|r| r.is_ok()).count(), record);
+        }
+    }
 }
 
 #[test]

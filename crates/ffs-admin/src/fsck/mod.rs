@@ -64,6 +64,7 @@ mod directory;
 mod dupnames;
 mod erase;
 mod exchange;
+mod extattr;
 mod groupmaps;
 mod groups;
 mod inode;

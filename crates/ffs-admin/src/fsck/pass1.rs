@@ -321,6 +321,7 @@ impl Checker<'_> {
         if node.is_dir() {
             self.check_dir_holes(node, &mut check)?;
         }
+        self.check_ext_records(node, &mut check)?;
         self.check_end(node, &mut check)?;
         let stored = node.stored_blocks;
         let counted = self.g.frags_to_sectors(check.frags);
@@ -333,23 +334,6 @@ impl Checker<'_> {
             }
         }
         Ok(true)
-    }
-
-    /// Checks that the extended-attribute area has a possible size and the blocks for it.
-    fn check_ext_size(&mut self, node: &mut Inode) -> Res<()> {
-        let (size, limit) = (node.d.extsize, 2 * self.g.bsize);
-        let missing = (0..2u32).any(|i| size > i * self.g.bsize && node.d.extb[i as usize] == 0);
-        if size <= limit && !missing {
-            return Ok(());
-        }
-        let message = "extended attributes without their blocks: drop them";
-        let draft = Draft::fatal(Id::Ext, message).ino(node.ino).before(size).after(0);
-        if self.should_fix(draft)? {
-            node.d.extsize = 0;
-            node.d.extb = [0; 2];
-            node.changed = true;
-        }
-        Ok(())
     }
 
     fn check_dir_holes(&mut self, node: &mut Inode, check: &mut BlockCheck) -> Res<()> {

@@ -72,7 +72,7 @@ ids! {
     DirHole = "DIR-HOLE", "A directory with an unallocated block.";
     InoBlocks = "INO-BLOCKS", "The block count differs from the blocks.";
     InoEndHole = "INO-ENDHOLE", "The size is beyond the last allocated block.";
-    Ext = "EXT", "The extended-attribute area's size and pointers disagree.";
+    Ext = "EXT", "Damaged extended attributes.";
     RootUnalloc = "ROOT-UNALLOC", "The root directory is unallocated.";
     RootDup = "ROOT-DUP", "The root directory has bad or duplicate blocks.";
     RootType = "ROOT-TYPE", "The root is not a directory.";
