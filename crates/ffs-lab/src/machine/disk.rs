@@ -12,8 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ffs_device::{BlockDevice, DeviceError, Durability, Operation};
 
 use super::Machine;
-use super::drive::Extent;
-use super::geometry::SECTOR;
+use super::geometry::{Extent, SECTOR};
 use super::sparse_store::SparseStore;
 
 /// `EINVAL`.

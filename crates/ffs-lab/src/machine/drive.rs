@@ -1,22 +1,27 @@
-//! The drive: arm, platters, read-ahead buffer and write cache; or flash memory ([`super::flash`]).
+//! The drive: arm, platters, read-ahead buffer and write cache; overlapping tracks ([`super::smr`]);
+//! or flash memory ([`super::flash`]).
 //!
-//! The drive executes one command at a time and returns the time of its completion.
+//! The drive gets a command and returns the time of its completion. Only flash memory gets one while
+//! another is in progress.
 //!
 //! # Invariants
 //! 1. Commands come in the order of time. The drive computes its own work (reading ahead, emptying
-//!    its write cache) when the next command comes.
+//!    its write cache, cleaning bands) when the next command comes.
 //! 2. Reading ahead ends with the next command that needs the arm. A write invalidates its sectors
 //!    in the read buffer.
 //! 3. A write that the cache accepts is complete, although it is not durable. Drives of the time
 //!    did the same.
+//! 4. Cleaning in idle time delays no command: a band that is not written when the next command
+//!    comes is cleaned later.
 //!
 //! Reference: `docs/spec/benchmarks.md` §6.2.
 
 use std::collections::VecDeque;
 
 use super::flash::Flash;
-use super::geometry::{Geometry, SECTOR};
+use super::geometry::{Extent, Geometry, SECTOR};
 use super::parameters::{DiskPreset, WriteCache};
+use super::smr::Smr;
 
 /// Whether a request reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,27 +33,6 @@ pub(crate) enum Direction {
 impl Direction {
     pub(crate) fn is_write(self) -> bool {
         self == Direction::Write
-    }
-}
-
-/// The sectors of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Extent {
-    pub(crate) lba: u64,
-    pub(crate) sectors: u64,
-}
-
-impl Extent {
-    pub(crate) fn end(self) -> u64 {
-        self.lba + self.sectors
-    }
-
-    fn contains(self, other: Extent) -> bool {
-        self.lba <= other.lba && other.end() <= self.end()
-    }
-
-    fn overlaps(self, other: Extent) -> bool {
-        self.lba < other.end() && other.lba < self.end()
     }
 }
 
@@ -69,6 +53,7 @@ pub(crate) struct DriveCounters {
     pub(crate) seeks: u64,
     pub(crate) hits: u64,
     pub(crate) cached_writes: u64,
+    pub(crate) cleaned_bands: u64,
 }
 
 /// A drive.
@@ -89,6 +74,10 @@ pub(crate) struct Drive {
     costs: DriveTimes,
     /// The medium, if it has no platters.
     flash: Option<Flash>,
+    /// The bands, if tracks overlap. Extents below are then of the platters, not of the host.
+    smr: Option<Smr>,
+    /// When the last command was complete.
+    last: u64,
     pub(crate) work: DriveCounters,
 }
 
@@ -136,6 +125,8 @@ impl Drive {
             cached_sectors: 0,
             costs,
             flash: d.flash.as_ref().map(|flash| Flash::new(flash, d.buffer_kb, d.bus_mb_s)),
+            smr: d.smr.as_ref().map(Smr::new),
+            last: 0,
             work: DriveCounters::default(),
         }
     }
@@ -192,10 +183,20 @@ impl Drive {
 
     /// A read that is requested at time `at`. Returns the time of completion.
     pub(crate) fn read(&mut self, at: u64, extent: Extent) -> u64 {
-        if let Some(flash) = &self.flash {
+        if let Some(flash) = &mut self.flash {
             return flash.read(at, extent.sectors);
         }
-        self.empty_until(at);
+        self.work_until(at);
+        let Some(smr) = &self.smr else { return self.read_place(at, extent) };
+        let extent = smr.home(extent);
+        let is_cached = self.cached.iter().any(|(held, _)| held.contains(extent));
+        let places = if is_cached { vec![extent] } else { smr.locate(extent) };
+        self.last = places.into_iter().fold(at, |at, place| self.read_place(at, place));
+        self.last
+    }
+
+    /// A read of adjacent sectors. Returns the time of completion.
+    fn read_place(&mut self, at: u64, extent: Extent) -> u64 {
         let from_buffer = at + self.costs.hit + extent.sectors * self.costs.bus;
         if let Some(done) = self.read_on(at, extent) {
             self.work.hits += 1;
@@ -254,12 +255,19 @@ impl Drive {
         if let Some(flash) = &mut self.flash {
             return flash.write(at, extent.sectors);
         }
-        self.empty_until(at);
+        self.work_until(at);
+        let extent = self.smr.as_ref().map_or(extent, |smr| smr.home(extent));
+        self.last = self.take(at, extent);
+        self.last
+    }
+
+    /// Takes a write into the cache, or writes it if there is none. Returns the time of completion.
+    fn take(&mut self, at: u64, extent: Extent) -> u64 {
         self.end_stream(at);
         self.segments.retain(|s| !s.overlaps(extent));
         let taken = at + self.costs.write;
         if self.costs.cache == WriteCache::Off {
-            self.free = self.access(taken.max(self.free), extent, Direction::Write);
+            self.free = self.put(taken.max(self.free), extent);
             return self.free;
         }
         let mut taken = taken + extent.sectors * self.costs.bus;
@@ -331,6 +339,67 @@ impl Drive {
         let Some((extent, since)) = self.cached.remove(next) else { return };
         self.cached_sectors -= extent.sectors;
         self.end_stream(self.free.max(since));
-        self.free = self.access(self.free.max(since), extent, Direction::Write);
+        self.free = self.put(self.free.max(since), extent);
+    }
+
+    /// Writes an extent to its place, or to the log of a drive with overlapping tracks. Returns the
+    /// time of completion.
+    fn put(&mut self, at: u64, extent: Extent) -> u64 {
+        let Some(mut smr) = self.smr.take() else {
+            return self.access(at, extent, Direction::Write);
+        };
+        let mut now = at;
+        while smr.is_full(extent.sectors)
+            && let Some(band) = smr.oldest_band()
+        {
+            now = self.clean(now, &smr, band);
+            smr.cleaned(band);
+            self.work.cleaned_bands += 1;
+        }
+        for place in smr.append(extent) {
+            self.segments.retain(|s| !s.overlaps(place));
+            now = self.access(now, place, Direction::Write);
+        }
+        self.smr = Some(smr);
+        now
+    }
+
+    /// Reads a band and its cached sectors, and writes the band. Returns the time of completion.
+    fn clean(&mut self, at: u64, smr: &Smr, band: Extent) -> u64 {
+        let sectors = band.sectors.min(self.geometry.sectors() - band.lba);
+        let band = Extent { sectors, ..band };
+        let mut cached = smr.locate(band);
+        cached.retain(|place| !band.contains(*place));
+        // The log is read in one direction.
+        cached.sort_by_key(|place| place.lba);
+        let mut now = self.access(at, band, Direction::Read);
+        for place in cached {
+            now = self.access(now, place, Direction::Read);
+        }
+        self.segments.retain(|s| !s.overlaps(band));
+        self.access(now, band, Direction::Write)
+    }
+
+    /// The drive's own work until the command at time `at`.
+    fn work_until(&mut self, at: u64) {
+        self.empty_until(at);
+        let Some(mut smr) = self.smr.take() else { return };
+        while let Some(band) = smr.oldest_band().filter(|_| self.cached.is_empty()) {
+            let begin = self.free.max(self.last + smr.idle);
+            if begin >= at {
+                break;
+            }
+            self.end_stream(begin);
+            let (arm, work) = (self.arm, self.work);
+            let end = self.clean(begin, &smr, band);
+            if end > at {
+                (self.arm, self.work) = (arm, work);
+                break;
+            }
+            self.free = end;
+            smr.cleaned(band);
+            self.work.cleaned_bands += 1;
+        }
+        self.smr = Some(smr);
     }
 }

@@ -16,6 +16,27 @@ use super::parameters::DiskPreset;
 /// Bytes in a sector.
 pub(crate) const SECTOR: u64 = 512;
 
+/// The sectors of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) lba: u64,
+    pub(crate) sectors: u64,
+}
+
+impl Extent {
+    pub(crate) fn end(self) -> u64 {
+        self.lba + self.sectors
+    }
+
+    pub(super) fn contains(self, other: Extent) -> bool {
+        self.lba <= other.lba && other.end() <= self.end()
+    }
+
+    pub(super) fn overlaps(self, other: Extent) -> bool {
+        self.lba < other.end() && other.lba < self.end()
+    }
+}
+
 /// The head does not miss a sector by this many nanoseconds or fewer, because angles are rounded
 /// down.
 const SLACK: u64 = 2_000;

@@ -6,6 +6,7 @@
 //! | `preset` | machine files |
 //! | `geometry` | the position of each sector on the platter |
 //! | `drive` | arm, platters, read-ahead buffer and write cache |
+//! | `flash`, `smr` | flash memory; overlapping tracks |
 //! | `simulator` | the clock, the processor and the disk queue |
 //! | `cpu_costs` | the processor time of each kind of work |
 //! | `sparse_store` | the bytes on the disk |
@@ -38,6 +39,7 @@ mod kernel_limits;
 mod parameters;
 mod preset;
 mod simulator;
+mod smr;
 mod sparse_store;
 #[cfg(test)]
 mod tests;
@@ -55,8 +57,9 @@ use cpu_costs::CpuCosts;
 pub(crate) use cpu_costs::{Call, SearchWork};
 pub(crate) use disk::SimDisk;
 use disk::Wait;
-use drive::{Direction, Extent};
+use drive::Direction;
 pub(crate) use foreign_volume::{ForeignVolume, mark as mark_foreign};
+use geometry::Extent;
 pub(crate) use kernel_limits::{KernelLimits, MEMORY};
 pub(crate) use preset::Preset;
 pub(crate) use simulator::MachineCounters;

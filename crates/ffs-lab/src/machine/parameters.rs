@@ -64,6 +64,22 @@ pub(crate) struct DiskPreset {
     pub(crate) write_cache_segments: u32,
     /// The medium, if it is flash memory. The platters then only give the capacity.
     pub(crate) flash: Option<FlashPreset>,
+    /// The bands, if tracks overlap.
+    pub(crate) smr: Option<SmrPreset>,
+}
+
+/// Overlapping tracks that the drive manages.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SmrPreset {
+    /// Size of the persistent cache at the outer edge. It is no part of the capacity.
+    pub(crate) persistent_cache_mb: u32,
+    /// The most extents of the persistent cache.
+    pub(crate) map_entries: u32,
+    /// Size of a band.
+    pub(crate) band_mb: u32,
+    /// Time without a command after which the drive cleans.
+    pub(crate) idle_ms: f64,
 }
 
 /// The medium of a drive of flash memory.
@@ -78,6 +94,16 @@ pub(crate) struct FlashPreset {
     pub(crate) flush_us: f64,
     /// The rate at which all channels together empty the buffer.
     pub(crate) program_mb_s: f64,
+    /// The most commands at a time.
+    #[serde(default = "one_command")]
+    pub(crate) commands: u32,
+    /// The time of the controller for each command, which limits the rate of small ones.
+    #[serde(default)]
+    pub(crate) command_us: f64,
+}
+
+fn one_command() -> u32 {
+    1
 }
 
 macro_rules! costs {

@@ -18,14 +18,16 @@ use super::parameters::{CpuPreset, DiskPreset, HostPreset, VolumePreset};
 use crate::error::{LabError, Result};
 
 /// The built-in presets: name and text.
-const BUILT_IN: [(&str, &str); 7] = [
+pub(super) const BUILT_IN: [(&str, &str); 9] = [
     ("p4-1600", include_str!("presets/p4-1600.toml")),
     ("ide2001-5400", include_str!("presets/ide2001-5400.toml")),
     ("ide2001-7200", include_str!("presets/ide2001-7200.toml")),
     ("scsi2002-15k", include_str!("presets/scsi2002-15k.toml")),
     ("sata2016-7200", include_str!("presets/sata2016-7200.toml")),
+    ("smr2014-5900", include_str!("presets/smr2014-5900.toml")),
     ("ssd2009", include_str!("presets/ssd2009.toml")),
     ("nvme2019", include_str!("presets/nvme2019.toml")),
+    ("nvme2019-queue32", include_str!("presets/nvme2019-queue32.toml")),
 ];
 
 /// The presets that form the machine of the paper.
@@ -154,6 +156,16 @@ impl Preset {
             bounds("write_us", flash.write_us, 0.0, 1e6)?;
             bounds("flush_us", flash.flush_us, 0.0, 1e6)?;
             bounds("program_mb_s", flash.program_mb_s, 0.5, 1e5)?;
+            bounds("commands", flash.commands.into(), 1.0, 1024.0)?;
+            bounds("command_us", flash.command_us, 0.0, 1e6)?;
+        }
+        if let Some(smr) = &d.smr {
+            // The log takes all that the buffer holds.
+            let least = 2.0 * f64::from(d.buffer_kb) / 1024.0;
+            bounds("persistent_cache_mb", smr.persistent_cache_mb.into(), least, 1e6)?;
+            bounds("map_entries", smr.map_entries.into(), 16.0, 1e8)?;
+            bounds("band_mb", smr.band_mb.into(), 1.0, 1024.0)?;
+            bounds("idle_ms", smr.idle_ms, 0.0, 1e6)?;
         }
         for (name, us) in self.cpu.each() {
             bounds(name, us, 0.0, 1e6)?;
@@ -169,10 +181,11 @@ impl Preset {
         bounds("group_mb", v.group_mb.into(), 2.0, 4096.0)?;
         bounds("size_mb", v.size_mb as f64, 16.0, 1e6)?;
         let sectors = super::geometry::Geometry::new(d).sectors();
-        let end = v.offset_mb.saturating_add(v.size_mb).saturating_mul(1 << 20);
-        if end > sectors * super::geometry::SECTOR {
-            let has = (sectors * super::geometry::SECTOR) >> 20;
-            return Err(format!("the volume ends at {} MB, the disk has {has} MB", end >> 20));
+        let end = v.offset_mb.saturating_add(v.size_mb);
+        let log = d.smr.as_ref().map_or(0, |smr| u64::from(smr.persistent_cache_mb));
+        let has = (sectors * super::geometry::SECTOR >> 20).saturating_sub(log);
+        if end > has {
+            return Err(format!("the volume ends at {end} MB, the disk has {has} MB"));
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! The clock, the processor and the disk queue of the simulated computer.
 //!
 //! Virtual time advances when the processor works ([`Simulator::work`]) or a caller waits for the
-//! disk. Meanwhile the disk serves its queue one command at a time, in ascending order from the
-//! last position and then from the start again (C-LOOK).
+//! disk. Meanwhile the disk serves its queue in ascending order from the last position and then from
+//! the start again (C-LOOK): one command at a time, or as many as a drive of flash memory takes.
 //!
 //! # Invariants
 //! 1. At each moment, exactly the commands that ended by then are complete.
@@ -16,7 +16,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::drive::{Direction, Drive, Extent};
+use super::drive::{Direction, Drive};
+use super::geometry::Extent;
 use super::preset::Preset;
 
 /// The totals of a machine since its start.
@@ -49,7 +50,7 @@ struct Request {
     direction: Direction,
 }
 
-/// The command that the drive executes.
+/// A command that the drive executes.
 #[derive(Debug)]
 struct Active {
     /// The numbers of its requests.
@@ -68,7 +69,12 @@ pub(crate) struct Simulator {
     drive: Drive,
     /// The waiting requests by first sector and number.
     queue: BTreeMap<(u64, u64), Request>,
-    active: Option<Active>,
+    /// The commands of the drive, in the order in which they end.
+    active: VecDeque<Active>,
+    /// The most commands of the drive.
+    commands: usize,
+    /// When the last of all commands so far ends.
+    busy_until: u64,
     /// The sector after the last command.
     head: u64,
     next_id: u64,
@@ -96,7 +102,9 @@ impl Simulator {
             now: 0,
             drive: Drive::new(&preset.disk, phase),
             queue: BTreeMap::new(),
-            active: None,
+            active: VecDeque::new(),
+            commands: preset.disk.flash.as_ref().map_or(1, |flash| flash.commands as usize),
+            busy_until: 0,
             head: 0,
             next_id: 0,
             running: 0,
@@ -154,7 +162,7 @@ impl Simulator {
     }
 
     fn run_until(&mut self, until: u64) {
-        while self.active.as_ref().is_some_and(|a| a.done <= until) {
+        while self.active.front().is_some_and(|a| a.done <= until) {
             self.complete();
         }
     }
@@ -176,7 +184,7 @@ impl Simulator {
         for piece in self.pieces(extent) {
             if self.running >= self.high {
                 let began = self.now;
-                while self.running > self.low && self.active.is_some() {
+                while self.running > self.low && !self.active.is_empty() {
                     self.now = self.complete_only();
                 }
                 self.waited_since(began);
@@ -196,7 +204,7 @@ impl Simulator {
     /// Whether the queue or the drive has a write of a part of `extent`.
     pub(crate) fn is_writing(&self, extent: Extent) -> bool {
         let overlaps = |other: &Extent| other.lba < extent.end() && extent.lba < other.end();
-        let active = self.active.as_ref().is_some_and(|a| a.running > 0 && overlaps(&a.extent));
+        let active = self.active.iter().any(|a| a.running > 0 && overlaps(&a.extent));
         // A queued request has at most `largest` sectors.
         let first = extent.lba.saturating_sub(self.largest);
         let mut queued = self.queue.range((first, 0)..(extent.end(), 0));
@@ -206,7 +214,7 @@ impl Simulator {
     /// Waits until the queue and the drive have no write of a part of `extent`.
     pub(crate) fn wait_for_writes(&mut self, extent: Extent) {
         let began = self.now;
-        while self.active.is_some() && self.is_writing(extent) {
+        while !self.active.is_empty() && self.is_writing(extent) {
             self.now = self.now.max(self.complete());
         }
         self.waited_since(began);
@@ -215,7 +223,7 @@ impl Simulator {
     /// Waits until the queue and the backlog are empty, and flushes the drive.
     pub(crate) fn flush(&mut self) {
         let began = self.now;
-        while self.active.is_some() {
+        while !self.active.is_empty() {
             self.now = self.now.max(self.complete());
         }
         self.now = self.drive.flush(self.now);
@@ -225,7 +233,7 @@ impl Simulator {
     /// Waits until the backlog has at most `most` requests.
     pub(crate) fn wait_for_backlog(&mut self, most: usize) {
         let began = self.now;
-        while self.backlog.len() > most && self.active.is_some() {
+        while self.backlog.len() > most && !self.active.is_empty() {
             self.now = self.complete();
         }
         self.waited_since(began);
@@ -262,7 +270,7 @@ impl Simulator {
             self.running += request.extent.sectors;
         }
         self.queue.insert((request.extent.lba, id), request);
-        if self.active.is_none() {
+        if self.active.len() < self.commands {
             self.start(at);
         }
     }
@@ -274,13 +282,13 @@ impl Simulator {
         // Some may be complete already: they took less time than issuing the next.
         let pending = |e: &Simulator, id: &u64| {
             e.queue.keys().any(|(_, queued)| queued == id)
-                || e.active.as_ref().is_some_and(|a| a.ids.contains(id))
+                || e.active.iter().any(|a| a.ids.contains(id))
         };
         if left > 1 {
             left = ids.clone().filter(|id| pending(self, id)).count() as u64;
         }
         while left > 0
-            && let Some(active) = &self.active
+            && let Some(active) = self.active.front()
         {
             left -= active.ids.iter().filter(|id| ids.contains(id)).count() as u64;
             self.now = self.now.max(self.complete());
@@ -288,16 +296,17 @@ impl Simulator {
         self.waited_since(began);
     }
 
-    /// Completes the command of the drive and fills the queue from the backlog. Returns its time.
+    /// Completes the command of the drive that ends first, and fills the queue from the backlog. Returns its time.
     fn complete(&mut self) -> u64 {
         let at = self.complete_only();
         self.feed(at);
         at
     }
 
-    /// Completes the command of the drive; the backlog does not fill the queue. Returns its time.
+    /// Completes the command of the drive that ends first; the backlog does not fill the queue.
+    /// Returns its time.
     fn complete_only(&mut self) -> u64 {
-        let Some(active) = self.active.take() else { return self.now };
+        let Some(active) = self.active.pop_front() else { return self.now };
         self.running -= active.running;
         self.start(active.done);
         active.done
@@ -342,14 +351,16 @@ impl Simulator {
             self.done.sectors_read += extent.sectors;
             self.drive.read(at, extent)
         };
-        self.done.busy += done - at;
+        self.done.busy += done.saturating_sub(at.max(self.busy_until));
+        self.busy_until = self.busy_until.max(done);
         self.head = extent.end();
         for word in [at, extent.lba, extent.sectors, u64::from(request.direction.is_write()), done]
         {
             self.hash = (self.hash ^ word).wrapping_mul(FNV_PRIME);
         }
         let running = if request.direction.is_write() { extent.sectors } else { 0 };
-        self.active = Some(Active { ids, running, extent, done });
+        let after = self.active.partition_point(|a| a.done <= done);
+        self.active.insert(after, Active { ids, running, extent, done });
     }
 
     fn drive_counts(&self) -> DriveCounts {

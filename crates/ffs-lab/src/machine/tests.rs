@@ -1,8 +1,8 @@
 //! Each test sets up the machine so that one mechanism alone decides the outcome.
 
-use super::drive::{Direction, Drive, Extent};
-use super::geometry::{Geometry, SECTOR};
-use super::parameters::{DiskPreset, WriteCache};
+use super::drive::{Direction, Drive};
+use super::geometry::{Extent, Geometry, SECTOR};
+use super::parameters::{DiskPreset, SmrPreset, WriteCache};
 use super::preset::Preset;
 use super::simulator::Simulator;
 use ffs_device::{Rng, SplitMix64};
@@ -141,6 +141,111 @@ fn a_merging_cache_goes_over_the_disk_once() {
     assert!(merge * 10 < fifo * 8, "elevator {merge}, in order {fifo}");
 }
 
+/// A drive of 2014 with a small buffer, and with overlapping tracks if `smr` has values.
+fn drive_of_2014(smr: Option<SmrPreset>) -> Drive {
+    let disk = Preset::find("smr2014-5900").unwrap().disk;
+    Drive::new(&DiskPreset { buffer_kb: 1024, write_cache_segments: 64, smr, ..disk }, 0)
+}
+
+fn smr(persistent_cache_mb: u32) -> Option<SmrPreset> {
+    Some(SmrPreset { persistent_cache_mb, map_entries: 1_000_000, band_mb: 2, idle_ms: 100.0 })
+}
+
+/// Time for `n` random writes of 16 KiB in 512 MB.
+fn random_writes(drive: &mut Drive, n: u64) -> u64 {
+    let rng = SplitMix64::new(4);
+    let mut now = 0;
+    for _ in 0..n {
+        now = drive.write(now, at(rng.below(32_768) * 32, 32));
+    }
+    now
+}
+
+#[test]
+fn overlapping_tracks_take_random_writes_fast_until_the_log_is_full() {
+    let mut conventional = drive_of_2014(None);
+    let mut large = drive_of_2014(smr(1024));
+    let mut small = drive_of_2014(smr(4));
+    let [conventional, logged, cleaned] =
+        [&mut conventional, &mut large, &mut small].map(|drive| random_writes(drive, 2000));
+    assert!(logged * 5 < conventional, "log {logged}, places {conventional}");
+    assert!(conventional * 2 < cleaned, "places {conventional}, cleaning {cleaned}");
+    assert_eq!(large.work.cleaned_bands, 0);
+    // The log has space for 256 of the 2000 writes; a band of 256 has one or two of these.
+    assert!(small.work.cleaned_bands > 500, "{:?}", small.work);
+}
+
+#[test]
+fn cached_sectors_are_read_from_the_log_and_cleaning_in_idle_time_brings_them_back() {
+    let mut drive = drive_of_2014(smr(1024));
+    // The time of reading a band of 2 MB, from time `now` on.
+    let read = |drive: &mut Drive, now: u64| {
+        let end = (0..32).fold(now, |now, piece| drive.read(now, at(piece * 128, 128)));
+        end - now
+    };
+    let fresh = read(&mut drive, 0);
+    // Every second block of the band, in an order of its own.
+    let mut now = 1000 * MS;
+    for block in 0..64 {
+        now = drive.write(now, at(block * 37 % 64 * 64, 32));
+    }
+    let busy = now + 50 * MS;
+    let logged = read(&mut drive, busy);
+    assert!(logged > 3 * fresh, "{logged} ns from the log, {fresh} from the band");
+    assert_eq!(drive.work.cleaned_bands, 0, "the drive was not idle");
+    let idle = busy + logged + 10_000 * MS;
+    let again = read(&mut drive, idle);
+    assert_eq!(drive.work.cleaned_bands, 1);
+    assert!(again < 2 * fresh, "{again} ns after cleaning, {fresh} before the writes");
+}
+
+#[test]
+fn a_command_does_not_wait_for_cleaning_in_idle_time() {
+    let mut drive = drive_of_2014(smr(1024));
+    let now = (0..64).fold(0, |now, block| drive.write(now, at(block * 64, 32)));
+    // Cleaning begins after 100 ms and takes some revolutions.
+    let request = now + 110 * MS;
+    let done = drive.read(request, at(10_000_000, 32));
+    assert!(done - request < 40 * MS, "{} ns", done - request);
+    assert_eq!(drive.work.cleaned_bands, 0);
+    drive.read(request + 60_000 * MS, at(10_000_000, 32));
+    assert_eq!(drive.work.cleaned_bands, 1, "the band was forgotten");
+}
+
+#[test]
+fn a_drive_of_flash_memory_takes_many_commands_at_a_time() {
+    let run = |name: &str, direction| {
+        let mut simulator = Simulator::new(&Preset::find(name).unwrap(), 0);
+        let rng = SplitMix64::new(8);
+        for _ in 0..2000 {
+            simulator.defer(at(rng.below(30_000_000), 8), direction);
+        }
+        simulator.flush();
+        assert_eq!(simulator.backlog(), 0);
+        (simulator.now(), simulator.done())
+    };
+    for (direction, least, most) in [(Direction::Read, 25, 33), (Direction::Write, 6, 11)] {
+        let (one, _) = run("nvme2019", direction);
+        let (many, done) = run("nvme2019-queue32", direction);
+        // The flush and the processor are the same in both.
+        let flush = 400_000;
+        let times = (one - flush) / (many - flush);
+        assert!((least..most).contains(&times), "{direction:?}: {times} times as fast");
+        assert!(done.busy <= many, "the disk was busy for longer than the run");
+        assert_eq!(done.reads + done.writes, 2000);
+    }
+    // One request at a time takes as long as before.
+    let single = |name: &str| {
+        let mut simulator = Simulator::new(&Preset::find(name).unwrap(), 0);
+        for block in 0..100 {
+            simulator.read(at(block * 1000, 8));
+            simulator.write_through(at(block * 1000, 8));
+        }
+        simulator.now()
+    };
+    assert_eq!(single("nvme2019"), single("nvme2019-queue32"));
+}
+
 #[test]
 fn the_queue_goes_one_way_and_merges_neighbours() {
     let mut simulator = Simulator::new(&paper(), 0);
@@ -252,12 +357,20 @@ fn presets_are_complete_and_bad_ones_are_refused_with_the_place() {
         Preset::from_text("mine", "[disk]\nwrite_cache = \"merge\"\nbus_mb_s = 100\n").unwrap();
     assert_eq!(own.disk.write_cache, WriteCache::Merge);
     assert_eq!(own.disk.turns_per_minute, 5400, "the rest is the paper's");
-    let refused = |text| Preset::from_text("mine", text).unwrap_err().to_string();
+    let refused = |text: &str| Preset::from_text("mine", text).unwrap_err().to_string();
     assert!(refused("[disk]\nrpm = 5400\n").contains("rpm"), "{}", refused("[disk]\nrpm = 5400\n"));
     assert!(refused("[disk]\nheads = 0\n").contains("heads = 0: expected 1 to 64"));
     assert!(refused("[disk]\nwrite_cache = \"on\"\n").contains("off"));
     assert!(refused("[disk\n").contains("line 1"), "{}", refused("[disk\n"));
     assert!(refused("[volume]\nsize_mb = 30000\n").contains("the disk has"));
+    let bands = "[disk.smr]\nmap_entries = 100\nband_mb = 1\nidle_ms = 1\n";
+    let log = |mb: u32| format!("{bands}persistent_cache_mb = {mb}\n");
+    assert!(refused(&log(0)).contains("persistent_cache_mb = 0"));
+    assert!(refused(&log(10_000)).contains("the disk has"), "the log has no place");
+    assert_eq!(Preset::from_text("mine", &log(100)).unwrap().disk.smr.unwrap().band_mb, 1);
+    for (name, _) in super::preset::BUILT_IN {
+        assert_eq!(Preset::find(name).unwrap().name, name);
+    }
     assert!(refused("[cpu]\nstat = -1\n").contains("stat"));
     assert!(refused("[drive]\n").contains("drive"));
     assert!(Preset::find("/no/such").unwrap_err().to_string().contains("ide2001-5400"));

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `plan`, `factor` | workloads, factors and replicates of a study; its jobs and their seeds |
 //! | `builtin_plans` | the plans `paper` and `quick` |
-//! | `run`, `job_runner` | runs jobs on several threads; runs one job |
+//! | `run`, `job_queue`, `job_runner` | runs jobs on several threads, within a limit of memory |
 //! | `results_file`, `file_format`, `checksum` | the results file: durable, resumable; its lines |
 //! | `results` | the finished jobs of a study |
 //! | `origin` | the program version and the simulated computers of a study |
@@ -15,6 +15,7 @@ mod builtin_plans;
 mod checksum;
 mod factor;
 mod file_format;
+mod job_queue;
 mod job_runner;
 mod merge;
 mod origin;
@@ -26,7 +27,7 @@ mod run;
 mod tests;
 
 pub use factor::Factor;
-pub use job_runner::{WorkloadRunner, check_workloads};
+pub use job_runner::{WorkloadRunner, check_workloads, largest_job};
 pub use merge::merge;
 pub use origin::Origin;
 pub use plan::{Job, Plan, PlanItem, Shard};

@@ -1,23 +1,20 @@
 //! Runs the jobs of a study on several threads.
 //!
-//! The workers take jobs from one list, in its order. One thread receives the results and appends
-//! each to the results file before it takes the next.
+//! The workers take jobs from one queue ([`super::job_queue`]), in its order and within a limit of
+//! memory. One thread receives the results and appends each to the results file before it takes the
+//! next.
 //!
 //! # Invariants
 //! 1. The result of a finished job is kept when another job fails or the study is interrupted.
 //! 2. The result of a job depends on the plan alone: not on the order, the threads or other jobs.
-//!
-//! # Locking
-//! The list of jobs is an iterator under a mutex.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use super::job_queue::JobQueue;
 use super::plan::{Job, Plan, Shard};
 use super::results::JobResult;
 use super::results_file::ResultsFile;
@@ -35,6 +32,12 @@ pub trait JobRunner: Sync {
     /// # Errors
     /// The workload's and the target's; [`LabError::Interrupted`] when `watch` returns `false`.
     fn run(&self, plan: &Plan, job: &Job, watch: &mut dyn Watch) -> Result<Outcome>;
+
+    /// The bytes of memory that a job of a plan needs at most.
+    fn memory(&self, plan: &Plan, job: &Job) -> u64 {
+        let _ = (plan, job);
+        0
+    }
 }
 
 /// The progress of a study.
@@ -84,6 +87,8 @@ pub struct RunRequest {
     pub shard: Shard,
     /// The number of threads.
     pub threads: usize,
+    /// The bytes of memory for the jobs. Fewer jobs run at a time where they would need more.
+    pub memory: u64,
     /// The directory for results that the results file cannot take.
     pub elsewhere: PathBuf,
 }
@@ -100,14 +105,15 @@ pub fn run(
     let todo: Vec<Job> = all.iter().filter(|job| !store.has(job)).copied().collect();
     let threads = request.threads.clamp(1, todo.len().max(1));
     let stop = AtomicBool::new(false);
-    let list = Mutex::new(todo.clone().into_iter());
+    let needs = todo.iter().map(|job| (*job, bench.memory(&plan, job))).collect();
+    let queue = JobQueue::new(needs, request.memory);
     // A worker waits until its result is in the results file.
     let (sender, results) = sync_channel(0);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             let sender = sender.clone();
-            let (plan, list, stop) = (&plan, &list, &stop);
-            scope.spawn(move || work(plan, bench, list, stop, &sender));
+            let (plan, queue, stop) = (&plan, &queue, &stop);
+            scope.spawn(move || work(plan, bench, queue, stop, &sender));
         }
         drop(sender);
         let estimate = TimeEstimate { costs: BTreeMap::new(), todo, threads, last: Instant::now() };
@@ -127,15 +133,17 @@ pub fn run(
 fn work(
     plan: &Plan,
     bench: &dyn JobRunner,
-    list: &Mutex<std::vec::IntoIter<Job>>,
+    queue: &JobQueue,
     stop: &AtomicBool,
     sender: &SyncSender<EndedJob>,
 ) {
     loop {
-        let next = list.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let Some(job) = next.filter(|_| !stop.load(Ordering::Relaxed)) else { return };
+        let Some(running) = queue.begin().filter(|_| !stop.load(Ordering::Relaxed)) else { return };
+        let job = running.job;
         let started = Instant::now();
         let outcome = bench.run(plan, &job, &mut Stop(stop));
+        // The collector may be slow; the memory is free before.
+        drop(running);
         let ended = EndedJob { job, took: started.elapsed(), outcome };
         if sender.send(ended).is_err() {
             return;

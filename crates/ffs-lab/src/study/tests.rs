@@ -95,7 +95,7 @@ fn look() -> Look {
 }
 
 fn request(dir: &Path, shard: Shard, threads: usize) -> RunRequest {
-    RunRequest { shard, threads, elsewhere: dir.to_owned() }
+    RunRequest { shard, threads, memory: u64::MAX, elsewhere: dir.to_owned() }
 }
 
 /// Runs the missing jobs. Returns the notes from opening the file.

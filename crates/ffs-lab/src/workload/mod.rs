@@ -54,6 +54,14 @@ use parameters::Parameters;
 pub use recorder::{PhaseInfo, PhaseOptions, PhaseRecorder};
 pub use trace::TREE_DIFFERS;
 
+/// Bytes that the simulated machine needs for each workload: blocks and inodes in memory, and the
+/// changed parts of the aged volume.
+const MACHINE_MEMORY: u64 = 400 << 20;
+/// Bytes of a page of the simulated disk.
+const PAGE: u64 = 4096;
+/// Bytes of an inode and a directory entry on the disk, about.
+const NAME: u64 = 256;
+
 /// A benchmark: a program, or a model of one.
 pub trait Workload: Send + Sync {
     /// Its name, parameters and source.
@@ -69,6 +77,14 @@ pub trait Workload: Send + Sync {
 
     /// The files and bytes it needs at its largest.
     fn demand(&self) -> Demand;
+
+    /// The bytes of memory that a run on the simulated machine needs at most, without the aged
+    /// volume. All content is one repeated byte, so a file takes a page of the disk for its end
+    /// and nothing for the rest; a file without content takes its inode and its name.
+    fn memory(&self) -> u64 {
+        let Demand { files, bytes } = self.demand();
+        MACHINE_MEMORY + files.saturating_mul(PAGE).min(bytes) + files.saturating_mul(NAME)
+    }
 
     /// About how many operations it reports to [`Watch::done`]: the length of a progress bar.
     fn operations(&self) -> u64;

@@ -11,7 +11,7 @@ use crate::output;
 
 /// Why it is left out here, if it is.
 pub(super) fn left_out() -> Option<String> {
-    let bytes = study::memory_of(&Plan::quick(), 1);
+    let bytes = study::memory_of(&Plan::quick());
     let short = memory::available().is_some_and(|available| available < bytes);
     short.then(|| format!("it takes {}", output::human(bytes)))
 }
@@ -25,7 +25,7 @@ pub(super) fn runs() -> u64 {
 pub(super) fn run(dir: &Path) -> Result<(), Failure> {
     let plan = Plan::quick().signed()?;
     let mut store = ResultsFile::open(dir, &plan, &mut |text| output::note(text))?;
-    let ended = study::carry_out(&mut store, Shard::WHOLE, study::threads(&plan));
+    let ended = study::carry_out(&mut store, Shard::WHOLE, study::threads_and_memory(&plan));
     if ended.interrupted {
         return Err(Failure::interrupted());
     }

@@ -21,8 +21,6 @@ use crate::signals;
 
 /// Memory that the aged volume of a replicate takes.
 const VOLUME_BYTES: u64 = 600 << 20;
-/// Memory that the largest job takes besides.
-const JOB_BYTES: u64 = 500 << 20;
 /// Missing jobs that are named.
 const NAMED: usize = 8;
 
@@ -67,7 +65,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "TARGET", default_value = "sim")]
     target: String,
 
-    /// Jobs at a time [default: one for each core; 1 where time is real]
+    /// Jobs at a time [default: one for each core, if there is memory; 1 where time is real]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
 
@@ -120,23 +118,25 @@ impl RunArgs {
     }
 }
 
-/// Memory that a plan takes on so many threads.
-pub(crate) fn memory_of(plan: &Plan, threads: u64) -> u64 {
-    VOLUME_BYTES
-        .saturating_mul(plan.replicates.into())
-        .saturating_add(JOB_BYTES.saturating_mul(threads))
+/// Memory that a plan takes with one job at a time.
+pub(crate) fn memory_of(plan: &Plan) -> u64 {
+    volumes_of(plan).saturating_add(study::largest_job(plan))
 }
 
-/// How many jobs of a plan are best run at a time: one for each core, as far as there is memory.
-pub(crate) fn threads(plan: &Plan) -> usize {
+/// Memory of the aged volumes of a plan.
+fn volumes_of(plan: &Plan) -> u64 {
+    VOLUME_BYTES.saturating_mul(plan.replicates.into())
+}
+
+/// How many jobs of a plan are best run at a time, one for each core, and the memory for them.
+pub(crate) fn threads_and_memory(plan: &Plan) -> (usize, u64) {
     // Jobs that run side by side disturb each other where time is real.
     if plan.target.split(':').next() != Some("sim") {
-        return 1;
+        return (1, u64::MAX);
     }
     let cores = available_parallelism().map_or(1, usize::from);
     let available = memory::available().unwrap_or(u64::MAX);
-    let fits = |threads: &usize| memory_of(plan, *threads as u64) <= available;
-    (1..=cores).take_while(fits).last().unwrap_or(1)
+    (cores, available.saturating_sub(volumes_of(plan)))
 }
 
 pub(super) fn run_study(args: &RunArgs) -> Outcome {
@@ -146,15 +146,20 @@ pub(super) fn run_study(args: &RunArgs) -> Outcome {
     if before > 0 {
         output::note(format!("{}: {before} jobs are finished already", args.out.display()));
     }
-    let threads = args.jobs.map_or_else(|| threads(&plan), usize::from);
-    let ended = carry_out(&mut store, args.shard, threads);
+    let limits =
+        args.jobs.map_or_else(|| threads_and_memory(&plan), |jobs| (usize::from(jobs), u64::MAX));
+    let ended = carry_out(&mut store, args.shard, limits);
     conclude(&store, ended, &args.out)?;
     finish(&store, &args.out, args.shard != Shard::WHOLE)
 }
 
-/// Runs what is missing, with a bar.
-pub(crate) fn carry_out(store: &mut ResultsFile, shard: Shard, threads: usize) -> RunEnd {
-    let request = RunRequest { shard, threads, elsewhere: std::env::temp_dir() };
+/// Runs what is missing, with a bar, on so many threads and within so much memory.
+pub(crate) fn carry_out(
+    store: &mut ResultsFile,
+    shard: Shard,
+    (threads, memory): (usize, u64),
+) -> RunEnd {
+    let request = RunRequest { shard, threads, memory, elsewhere: std::env::temp_dir() };
     run(store, &request, &WorkloadRunner, &mut Bar(None))
 }
 

@@ -18,8 +18,8 @@ use crate::output;
 ///
 /// The setting is a parameter of the workload (`ffs lab list`) or an option of the target. On `sim`
 /// the memory of the machine (`memory`), its drive (`machine`: ide2001-5400, ide2001-7200,
-/// scsi2002-15k, sata2016-7200, ssd2009, nvme2019) and the speed of its processor (`processor`) are
-/// such options.
+/// scsi2002-15k, sata2016-7200, smr2014-5900, ssd2009, nvme2019, nvme2019-queue32) and the speed of
+/// its processor (`processor`) are such options.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// What to run: `ffs lab list` shows what there is
