@@ -88,6 +88,27 @@ fn compare_runs_any_workload_and_leaves_nothing() {
 }
 
 #[test]
+fn compare_states_what_a_crash_leaves_and_how_lookups_were_answered() {
+    let young = "size=256,used=0,turnover=0";
+    let targets = ["softdep,dirhash_maxmem=0", "data=ordered", "data=journal,stable"];
+    let targets = targets.map(|words| format!("sim:{young},{words}"));
+    let mut args = vec!["lab", "compare", "postmark:number=100,transactions=200", "--lookups"];
+    args.extend(["--rounds", "1"]);
+    args.extend(targets.iter().flat_map(|target| ["--target", target]));
+    let out = ok(&args);
+    for target in &targets {
+        let fact = out.lines().find(|line| line.starts_with(&format!("{target}: ")));
+        assert!(fact.is_some_and(|fact| fact.contains("a crash leaves")), "{out}");
+        let shares = |line: &&str| line.starts_with("transactions") && line.contains(&**target);
+        let line = out.lines().find(shares).unwrap_or_else(|| panic!("{target}: {out}"));
+        let shares: Vec<f64> = line.split_whitespace().skip(2).flat_map(str::parse).collect();
+        assert_eq!(shares.len(), 3, "{line}");
+        assert!(shares.iter().all(|share| (0.0..=100.0).contains(share)), "{line}");
+    }
+    fails(&["lab", "compare", "mh", "--lookups", "--json"], 64, "--json");
+}
+
+#[test]
 fn results_of_several_comparisons_become_tables_and_a_page() {
     let d = Dir::new();
     let compare = ["lab", "compare", "mh:count=50", "--rounds", "1", "--json"];

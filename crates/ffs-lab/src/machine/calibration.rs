@@ -197,7 +197,6 @@ fn impossible_specifications_are_refused_with_a_reason() {
     assert!(refused("seed=x").contains("a number"));
     assert!(refused("vmiodri=on").contains("unknown name"));
     assert!(refused("image=x").contains("the machine's"));
-    assert!(refused("suj").contains("core:suj has"));
     let mut t = sim("softdep", 1);
     let error = t.begin(Demand { files: 1, bytes: 1 << 40 }).unwrap_err().to_string();
     assert!(error.contains("do not fit"), "{error}");

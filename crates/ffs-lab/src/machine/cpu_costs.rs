@@ -113,14 +113,26 @@ impl CpuCosts {
         }
     }
 
-    /// The cost of the counts between `was` and `is`, with a directory of `directory` bytes in use.
-    pub(crate) fn work(&self, was: &CounterValues, is: &CounterValues, directory: u64) -> u64 {
+    /// The cost of the counts between `was` and `is` that are no searches.
+    pub(crate) fn work(&self, was: &CounterValues, is: &CounterValues) -> u64 {
+        let us = &self.us;
+        let found = |c: &CounterValues| c.cache_numposhits + c.cache_numneghits;
+        ps(us.buffer_found) * (is.buf_hits - was.buf_hits)
+            + ps(us.buffer_filled) * (is.buf_misses - was.buf_misses)
+            + ps(us.name_found) * (found(is) - found(was))
+            + ps(us.inode_loaded) * (is.inodes_loaded - was.inodes_loaded)
+            + ps(us.inode_recycled) * (is.inodes_recycled - was.inodes_recycled)
+            + ps(us.dependency_undone) * (is.writes_rolled_back - was.writes_rolled_back)
+    }
+
+    /// The cost of the searches between `was` and `is` in a directory of `directory` bytes, as
+    /// FreeBSD's `ufs_lookup` makes them: with a hash or without, and building the hash.
+    pub(crate) fn lookups(&self, was: &CounterValues, is: &CounterValues, directory: u64) -> u64 {
         let us = &self.us;
         let hashed = |c: &CounterValues| c.dirhash_hits + c.dirhash_misses;
         let names = |c: &CounterValues| c.cache_nummiss + c.cache_nummisszap;
         let hashes = hashed(is) - hashed(was);
         let linear = (names(is) - names(was)).saturating_sub(hashes);
-        let found = |c: &CounterValues| c.cache_numposhits + c.cache_numneghits;
         let records = is.dir_records_scanned - was.dir_records_scanned;
         let chunks = (is.dir_bytes_scanned - was.dir_bytes_scanned).div_ceil(CHUNK);
         let (chunk, entry) = if directory > self.near {
@@ -128,18 +140,12 @@ impl CpuCosts {
         } else {
             (us.chunk_scanned, us.entry_scanned)
         };
-        ps(us.buffer_found) * (is.buf_hits - was.buf_hits)
-            + ps(us.buffer_filled) * (is.buf_misses - was.buf_misses)
-            + ps(us.name_found) * (found(is) - found(was))
-            + ps(us.hash_lookup) * hashes
+        ps(us.hash_lookup) * hashes
             + ps(us.linear_lookup) * linear
             + ps(entry) * records
             + ps(chunk) * chunks
             + ps(us.hash_entry_inspected) * (is.dirhash_inspected - was.dirhash_inspected)
             + ps(us.hash_entry_built) * (is.dirhash_build_entries - was.dirhash_build_entries)
-            + ps(us.inode_loaded) * (is.inodes_loaded - was.inodes_loaded)
-            + ps(us.inode_recycled) * (is.inodes_recycled - was.inodes_recycled)
-            + ps(us.dependency_undone) * (is.writes_rolled_back - was.writes_rolled_back)
     }
 
     /// The cost of the work of an index in a directory of `bytes`.

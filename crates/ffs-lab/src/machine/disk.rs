@@ -67,13 +67,15 @@ impl SimDisk {
         }
     }
 
-    fn extent(&self, offset: u64, len: u64) -> Extent {
+    /// The sectors of the machine's disk that have these bytes.
+    pub(super) fn extent(&self, offset: u64, len: u64) -> Extent {
         let lba = offset / SECTOR;
         let sectors = (offset + len).div_ceil(SECTOR) - lba;
         Extent { lba: self.first + lba, sectors }
     }
 
-    fn put(&self, offset: u64, bufs: &[IoSlice<'_>], wait: Wait) -> Result<(), DeviceError> {
+    /// Writes without a request to the machine.
+    pub(super) fn put_untimed(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
         let len: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
         self.check(Operation::Write, offset, len)?;
         let mut store = self.store();
@@ -82,7 +84,25 @@ impl SimDisk {
             store.write(at, buf);
             at += buf.len() as u64;
         }
-        drop(store);
+        Ok(())
+    }
+
+    /// Reads without a request to the machine.
+    pub(super) fn read_untimed(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.check(Operation::Read, offset, buf.len() as u64)?;
+        self.store().read(offset, buf);
+        Ok(())
+    }
+
+    /// Writes, and waits for the end of the write or not.
+    pub(super) fn put(
+        &self,
+        offset: u64,
+        bufs: &[IoSlice<'_>],
+        wait: Wait,
+    ) -> Result<(), DeviceError> {
+        self.put_untimed(offset, bufs)?;
+        let len: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
         if let Some(machine) = self.machine.as_ref().filter(|_| len > 0) {
             machine.write(self.extent(offset, len), wait);
         }

@@ -11,6 +11,7 @@
 //! | `cpu_costs` | the processor time of each kind of work |
 //! | `sparse_store` | the bytes on the disk |
 //! | `disk` | the machine as a block device |
+//! | `journal` | a journal of metadata in front of the disk, as under ext3 |
 //! | `foreign_volume` | volumes that only the laboratory mounts |
 //! | `aging` | volumes that have been used for years |
 //!
@@ -35,6 +36,7 @@ mod drive;
 mod flash;
 mod foreign_volume;
 mod geometry;
+mod journal;
 mod kernel_limits;
 mod parameters;
 mod preset;
@@ -60,6 +62,9 @@ use disk::Wait;
 use drive::Direction;
 pub(crate) use foreign_volume::{ForeignVolume, mark as mark_foreign};
 use geometry::Extent;
+#[cfg(test)]
+pub(crate) use journal::JournalCounters;
+pub(crate) use journal::{COMMIT_SECONDS, DataMode, JOURNAL_SIZES, JournalSettings, JournaledDisk};
 pub(crate) use kernel_limits::{KernelLimits, MEMORY};
 pub(crate) use preset::Preset;
 pub(crate) use simulator::MachineCounters;
@@ -90,6 +95,8 @@ struct CostMeter {
     directory: u64,
     /// The remainder below a nanosecond, picoseconds.
     rest: u64,
+    /// The cost of all searches of directories, picoseconds.
+    searches: u64,
 }
 
 impl fmt::Debug for Machine {
@@ -134,7 +141,8 @@ impl Machine {
     /// The totals since the start.
     #[must_use]
     pub(crate) fn done(&self) -> MachineCounters {
-        self.simulator().done()
+        let search = self.meter().searches / 1000;
+        MachineCounters { search, ..self.simulator().done() }
     }
 
     /// A hash of all disk commands and their times. Equal runs have equal hashes.
@@ -142,6 +150,13 @@ impl Machine {
     #[cfg(test)]
     pub(crate) fn trace_hash(&self) -> u64 {
         self.simulator().trace_hash()
+    }
+
+    /// The writes of the disk so far, in the order in which they began.
+    #[must_use]
+    #[cfg(test)]
+    pub(crate) fn written(&self) -> Vec<Extent> {
+        self.simulator().written.clone()
     }
 
     /// Charges the processor for the counters of `probe` from now on; with `None` for no counters.
@@ -163,7 +178,9 @@ impl Machine {
 
     /// Charges for the work of a directory index in a directory of `bytes`.
     pub(crate) fn search(&self, work: &SearchWork, bytes: u64) {
-        self.pay(self.prices.search(work, bytes));
+        let cost = self.prices.search(work, bytes);
+        self.meter().searches += cost;
+        self.pay(cost);
     }
 
     /// Charges for blocks that got a header again.
@@ -184,7 +201,9 @@ impl Machine {
             let mut meter = self.meter();
             let Some(probe) = &meter.probe else { return };
             let now = probe();
-            let cost = self.prices.work(&meter.paid, &now, meter.directory);
+            let searches = self.prices.lookups(&meter.paid, &now, meter.directory);
+            let cost = searches + self.prices.work(&meter.paid, &now);
+            meter.searches += searches;
             meter.paid = now;
             cost
         };
@@ -261,5 +280,13 @@ impl Machine {
         if !self.is_background() {
             self.simulator().flush();
         }
+    }
+
+    /// Lets no later write begin before the writes up to here are complete: a process in the
+    /// foreground waits for them, the requests of the background wait in the backlog.
+    fn barrier(&self) {
+        self.settle();
+        let mut simulator = self.simulator();
+        if self.is_background() { simulator.defer_barrier() } else { simulator.flush() }
     }
 }

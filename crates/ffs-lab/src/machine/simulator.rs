@@ -10,7 +10,9 @@
 //!    caller that waits for the disk does not wait for the backlog.
 //! 3. Processor time of the background is owed. It is paid while the processor is idle, or else by
 //!    the next work.
-//! 4. No real time and no random order enter.
+//! 4. A barrier in the backlog lets nothing behind it into the queue before the writes that are in
+//!    flight when it comes to the front are complete.
+//! 5. No real time and no random order enter.
 //!
 //! Reference: `docs/spec/benchmarks.md` §6.2, §6.6, §6.7.
 
@@ -25,6 +27,8 @@ use super::preset::Preset;
 pub(crate) struct MachineCounters {
     /// Processor time, nanoseconds.
     pub(crate) cpu: u64,
+    /// Of it, searches of directories. [`super::Machine`] adds them.
+    pub(crate) search: u64,
     /// Time during which the disk had a command, nanoseconds.
     pub(crate) busy: u64,
     /// Read commands.
@@ -62,6 +66,13 @@ struct Active {
     done: u64,
 }
 
+/// An entry of the backlog.
+#[derive(Debug, Clone, Copy)]
+enum Deferred {
+    Request(Request),
+    Barrier,
+}
+
 /// The machine's state.
 #[derive(Debug)]
 pub(crate) struct Simulator {
@@ -80,7 +91,9 @@ pub(crate) struct Simulator {
     next_id: u64,
     /// Sectors of the writes in flight: in the queue or in the drive.
     running: u64,
-    backlog: VecDeque<Request>,
+    backlog: VecDeque<Deferred>,
+    /// The barrier at the front of the backlog waits for the writes with smaller numbers.
+    barrier: Option<u64>,
     /// Whether the backlog fills the queue until `high` is reached.
     feeding: bool,
     owed: u64,
@@ -90,6 +103,9 @@ pub(crate) struct Simulator {
     request_cost: u64,
     hash: u64,
     done: MachineCounters,
+    /// The write commands in the order in which they began.
+    #[cfg(test)]
+    pub(crate) written: Vec<Extent>,
 }
 
 const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
@@ -109,6 +125,7 @@ impl Simulator {
             next_id: 0,
             running: 0,
             backlog: VecDeque::new(),
+            barrier: None,
             feeding: true,
             owed: 0,
             high: sectors(preset.host.running_kb),
@@ -117,6 +134,8 @@ impl Simulator {
             request_cost: (preset.cpu.disk_request / preset.host.processor * 1e3) as u64,
             hash: FNV_BASIS,
             done: MachineCounters::default(),
+            #[cfg(test)]
+            written: Vec::new(),
         }
     }
 
@@ -196,8 +215,15 @@ impl Simulator {
     /// Adds a request of the background to the backlog.
     pub(crate) fn defer(&mut self, extent: Extent, direction: Direction) {
         for extent in self.pieces(extent) {
-            self.backlog.push_back(Request { extent, direction });
+            self.backlog.push_back(Deferred::Request(Request { extent, direction }));
         }
+        self.feed(self.now);
+    }
+
+    /// Adds a barrier to the backlog: what is deferred later is written after what is in the
+    /// backlog and in flight now.
+    pub(crate) fn defer_barrier(&mut self) {
+        self.backlog.push_back(Deferred::Barrier);
         self.feed(self.now);
     }
 
@@ -318,11 +344,27 @@ impl Simulator {
             self.feeding = true;
         }
         while self.feeding {
-            let Some(request) = self.backlog.pop_front() else { return };
-            self.owe(self.request_cost);
-            self.enqueue(request, at);
-            self.feeding = self.running < self.high;
+            match self.backlog.front().copied() {
+                None => return,
+                Some(Deferred::Barrier) if self.is_barred() => return,
+                Some(Deferred::Barrier) => self.barrier = None,
+                Some(Deferred::Request(request)) => {
+                    self.owe(self.request_cost);
+                    self.enqueue(request, at);
+                    self.feeding = self.running < self.high;
+                }
+            }
+            self.backlog.pop_front();
         }
+    }
+
+    /// Whether the barrier at the front of the backlog still has writes to wait for.
+    fn is_barred(&mut self) -> bool {
+        let before = *self.barrier.get_or_insert(self.next_id);
+        let mut queued = self.queue.iter();
+        let active = self.active.as_ref().filter(|active| active.running > 0);
+        active.is_some_and(|active| active.ids.iter().any(|id| *id < before))
+            || queued.any(|((_, id), request)| *id < before && request.direction.is_write())
     }
 
     /// Starts the next command at time `at`, if the queue has one.
@@ -345,6 +387,8 @@ impl Simulator {
         let done = if request.direction.is_write() {
             self.done.writes += 1;
             self.done.sectors_written += extent.sectors;
+            #[cfg(test)]
+            self.written.push(extent);
             self.drive.write(at, extent)
         } else {
             self.done.reads += 1;

@@ -292,6 +292,23 @@ fn the_background_waits_in_a_backlog_and_a_read_passes_it() {
     assert_eq!((simulator.backlog(), simulator.done().sectors_written), (0, 32_000));
 }
 
+#[test]
+fn a_barrier_holds_back_what_follows_and_only_that() {
+    let mut simulator = Simulator::new(&paper(), 0);
+    // The places descend, and the last two are neighbours: the queue alone would turn and merge
+    // them.
+    let places = [20_000_000, 10_000_000, 5_000_000, 5_000_032];
+    for lba in places {
+        simulator.defer(at(lba, 32), Direction::Write);
+        simulator.defer_barrier();
+    }
+    simulator.write(at(25_000_000, 32));
+    simulator.flush();
+    let order: Vec<u64> = simulator.written.iter().map(|extent| extent.lba).collect();
+    assert_eq!(order, [20_000_000, 25_000_000, 10_000_000, 5_000_000, 5_000_032]);
+    assert_eq!(simulator.backlog(), 0, "the last barrier is gone");
+}
+
 /// A buffer whose write is in the queue or in the drive is not free before its end.
 #[test]
 fn a_user_of_a_buffer_waits_for_its_write_and_for_no_other() {

@@ -62,6 +62,8 @@ pub(super) enum NumberKind {
     NameCache,
     /// Processor time in percent of the elapsed time.
     Processor,
+    /// Searches of directories in percent of the processor time.
+    Search,
 }
 
 /// A number.

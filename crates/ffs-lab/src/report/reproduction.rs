@@ -204,6 +204,7 @@ fn value(
             let all = hits + spent.counter("cache_nummiss") + spent.counter("cache_nummisszap");
             (all > 0.0).then(|| hits / all * 100.0)
         }
+        NumberKind::Search => spent.filter(|s| s.search > 0.0).map(|s| s.search / s.cpu * 100.0),
         NumberKind::Processor => spent.filter(|s| s.time > 0.0).map(|s| s.cpu / s.time * 100.0),
     }
 }

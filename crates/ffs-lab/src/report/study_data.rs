@@ -76,6 +76,8 @@ pub(crate) struct ResourceUse {
     pub(crate) units: f64,
     /// Processor seconds of these phases.
     pub(crate) cpu: f64,
+    /// Of them, the seconds of searches of directories.
+    pub(crate) search: f64,
     /// Seconds during which the disk was busy.
     pub(crate) disk: f64,
     /// Read requests to the disk.
@@ -332,6 +334,7 @@ impl ResourceUse {
                 time: phase.elapsed,
                 units: phase.work,
                 cpu: phase.cpu,
+                search: seconds(usage.search_ns),
                 disk: seconds(usage.disk_busy_ns),
                 reads: usage.reads as f64,
                 writes: usage.writes as f64,
@@ -344,13 +347,14 @@ impl ResourceUse {
         spent
     }
 
-    fn numbers(&mut self) -> [&mut f64; 10] {
+    fn numbers(&mut self) -> [&mut f64; 11] {
         let ResourceUse {
             elapsed,
             work,
             time,
             units,
             cpu,
+            search,
             disk,
             reads,
             writes,
@@ -358,7 +362,7 @@ impl ResourceUse {
             seeks,
             ..
         } = self;
-        [elapsed, work, time, units, cpu, disk, reads, writes, sectors, seeks]
+        [elapsed, work, time, units, cpu, search, disk, reads, writes, sectors, seeks]
     }
 
     fn add(&mut self, mut other: ResourceUse) {

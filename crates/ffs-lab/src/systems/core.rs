@@ -138,6 +138,7 @@ impl Target for CoreTarget {
 
     fn facts(&self) -> Facts {
         let durability = match self.spec.options.ordering {
+            _ if self.spec.options.stable => "names and attributes, on return",
             OrderingPolicy::Sync => "every operation, on return",
             OrderingPolicy::SoftUpdates | OrderingPolicy::Journaled => "in order, within 30 s",
             OrderingPolicy::Superblock => "as the superblock has it",

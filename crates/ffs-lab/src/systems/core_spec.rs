@@ -128,6 +128,7 @@ impl CoreSpec {
             ("suj", None) => self.options.ordering = OrderingPolicy::Journaled,
             ("sync", None) => self.options.ordering = OrderingPolicy::Sync,
             ("async", None) => self.options.ordering = OrderingPolicy::None,
+            ("stable", None) => self.options.stable = true,
             ("noatime", None) => self.options.atime = Atime::Never,
             ("relatime", None) => self.options.atime = Atime::Relative,
             ("atime", None) => self.options.atime = Atime::Always,
@@ -162,6 +163,6 @@ impl CoreSpec {
 }
 
 /// The words of a core target besides the mount options.
-const OWN: &str = "sync, async, softdep, suj, noatime, relatime, atime, format=ufs1|ufs2, \
+const OWN: &str = "sync, async, softdep, suj, stable, noatime, relatime, atime, format=ufs1|ufs2, \
                    endian=little|big, \
                    bsize=, fsize=, size=, image=FILE";

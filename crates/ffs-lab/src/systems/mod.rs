@@ -12,6 +12,7 @@ mod dir;
 pub(crate) mod model;
 mod mounted;
 pub(crate) mod sim;
+mod sim_journal;
 pub(crate) mod sim_spec;
 mod slots;
 mod spec;

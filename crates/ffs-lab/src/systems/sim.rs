@@ -6,19 +6,24 @@
 //! 2. The syncer runs each virtual second. The buffer daemon runs when half of the allowed buffers
 //!    are dirty. Both are separate processes.
 //! 3. Every call costs the time of the preset.
+//! 4. With a journal, `sync`, `fsync` and, if the mount is `stable`, each change of names or
+//!    attributes end with a commit.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_core::{Env, Ffs, OrderingPolicy};
 use ffs_device::{BlockDevice, Rng, SplitMix64};
 
+use super::sim_journal::Committer;
 use super::sim_spec::SimSpec;
-use super::volume::{PIECE, Volume};
+use super::volume::{CONTENT, PIECE, Volume};
 use super::{Demand, DirId, Facts, FileId, Forgotten, Kind, Open, Stat, Target, Usage};
 use crate::error::{LabError, Result};
 use crate::machine::{
-    AgedVolumes, Call, ForeignVolume, Machine, MachineCounters, SimDisk, mark_foreign, workplace,
+    AgedVolumes, Call, ForeignVolume, JournaledDisk, Machine, MachineCounters, SimDisk,
+    mark_foreign, workplace,
 };
 
 /// The directory of a workload.
@@ -40,6 +45,7 @@ struct Running {
     machine: Arc<Machine>,
     disk: Arc<dyn BlockDevice>,
     volume: Volume,
+    journal: Option<Committer>,
     next_tick: Duration,
     /// Blocks whose buffer headers were restored.
     from_pages: u64,
@@ -68,6 +74,9 @@ impl Running {
         if fs.is_half_dirty() {
             drop(self.machine.background(|| fs.write_oldest()));
         }
+        if let Some(journal) = &mut self.journal {
+            journal.run(&self.machine, self.volume.fs());
+        }
         self.machine.wait_for_background(host.dirty_buffers as usize);
     }
 }
@@ -92,28 +101,55 @@ impl SimTarget {
         self.running.as_ref().map(|running| &*running.machine)
     }
 
+    /// The totals of the journal, if there is one.
+    #[must_use]
+    #[cfg(test)]
+    pub(crate) fn journal(&self) -> Option<crate::machine::JournalCounters> {
+        Some(self.running.as_ref()?.journal.as_ref()?.done())
+    }
+
     fn mounted(&self) -> Result<Running> {
         let preset = &self.spec.preset;
         let store = AgedVolumes::get(&preset.volume, self.seed);
         let mut store = store.map_err(|why| self.unusable(why))?;
+        if self.spec.core.options.ordering == OrderingPolicy::Journaled {
+            let volume = SimDisk::timeless(store);
+            let journal = TunefsOptions { journal: Some(true), ..TunefsOptions::default() };
+            tunefs(&volume, &journal).map_err(|why| self.unusable(why))?;
+            store = volume.snapshot();
+        }
         let phase = SplitMix64::new(self.seed ^ 0x7068_6173).next_u64();
         let machine = Arc::new(Machine::new(preset, phase >> 16));
         let offset = preset.volume.offset_mb << 20;
-        let disk: Arc<dyn BlockDevice> = if self.foreign {
-            let mark = mark_foreign(&mut store).map_err(|why| self.unusable(why))?;
-            let disk = SimDisk::new(store, Arc::clone(&machine), offset);
-            Arc::new(ForeignVolume::new(disk, mark))
-        } else {
-            Arc::new(SimDisk::new(store, Arc::clone(&machine), offset))
+        let mark = self.foreign.then(|| mark_foreign(&mut store)).transpose();
+        let mark = mark.map_err(|why| self.unusable(why))?;
+        let disk = SimDisk::new(store, Arc::clone(&machine), offset);
+        let mut journal = None;
+        let disk: Arc<dyn BlockDevice> = match (mark, self.spec.journal) {
+            (None, None) => Arc::new(disk),
+            (Some(mark), None) => Arc::new(ForeignVolume::new(disk, mark)),
+            (None, Some(settings)) => {
+                let clock = Arc::clone(&machine);
+                let disk = JournaledDisk::new(disk, clock, settings, CONTENT, offset);
+                let disk = Arc::new(disk.map_err(|why| self.unusable(why))?);
+                journal = Some(Committer::new(Arc::clone(&disk), machine.now()));
+                disk
+            }
+            (Some(_), Some(_)) => {
+                return Err(self.unusable("a journal and directories of the laboratory"));
+            }
         };
         let volume = self.mount(&disk, &machine)?;
         let next_tick = machine.now() + Duration::from_secs(1);
-        Ok(Running { machine, disk, volume, next_tick, from_pages: 0 })
+        Ok(Running { machine, disk, volume, journal, next_tick, from_pages: 0 })
     }
 
     fn mount(&self, disk: &Arc<dyn BlockDevice>, machine: &Arc<Machine>) -> Result<Volume> {
         let env = Env::seeded(Arc::clone(machine) as _, self.seed);
-        let fs = Ffs::mount(Arc::clone(disk), &self.spec.core.options, env);
+        let mut options = self.spec.core.options.clone();
+        // A commit makes changes durable, not the file system.
+        options.stable &= self.spec.journal.is_none();
+        let fs = Ffs::mount(Arc::clone(disk), &options, env);
         let fs = fs.map_err(|error| self.unusable(error))?;
         if let Some(why) = fs.read_only_reason() {
             return Err(self.unusable(why));
@@ -134,14 +170,15 @@ impl SimTarget {
             v.fs().unmount().map_err(|error| LabError::unusable("sim", error))
         });
         unmounted?;
+        self.commit();
         let Some(running) = self.running.take() else {
             return Err(self.unusable("has no volume yet"));
         };
-        let Running { machine, disk, volume, next_tick, .. } = running;
+        let Running { machine, disk, volume, journal, next_tick, .. } = running;
         machine.watch(None);
         drop(volume);
         let volume = self.mount(&disk, &machine)?;
-        self.running = Some(Running { machine, disk, volume, next_tick, from_pages: 0 });
+        self.running = Some(Running { machine, disk, volume, journal, next_tick, from_pages: 0 });
         let place = self.workplace()?;
         self.open_dir(place, LAB)
     }
@@ -188,12 +225,36 @@ impl SimTarget {
         result
     }
 
+    /// As [`SimTarget::call`], for a call that changes names or attributes.
+    fn change<T>(
+        &mut self,
+        call: Call,
+        at: Option<DirId>,
+        work: impl FnOnce(&mut Volume, &Machine) -> Result<T>,
+    ) -> Result<T> {
+        let result = self.call(call, at, work)?;
+        if self.spec.core.options.stable {
+            self.commit();
+        }
+        Ok(result)
+    }
+
+    /// Waits for a commit, if there is a journal.
+    fn commit(&mut self) {
+        if let Some(running) = &mut self.running
+            && let Some(journal) = &mut running.journal
+        {
+            journal.commit_now(&running.machine, running.volume.fs());
+        }
+    }
+
     fn now_and_used(&self) -> (Duration, Usage) {
         let (time, used) = self.before;
         let Some(running) = &self.running else { return self.before };
         let done = running.machine.done();
         let used = Usage {
             cpu_ns: used.cpu_ns + done.cpu,
+            search_ns: used.search_ns + done.search,
             disk_busy_ns: used.disk_busy_ns + done.busy,
             reads: used.reads + done.reads,
             writes: used.writes + done.writes,
@@ -210,14 +271,8 @@ impl Target for SimTarget {
     }
 
     fn facts(&self) -> Facts {
-        let durability = match self.spec.core.options.ordering {
-            OrderingPolicy::Sync => "names, on return",
-            OrderingPolicy::SoftUpdates | OrderingPolicy::Journaled => "in order, within 30 s",
-            OrderingPolicy::Superblock => "as the superblock has it",
-            OrderingPolicy::Async | OrderingPolicy::None => "nothing before sync",
-        };
         let fs = format!("ffs on {}", self.spec.preset.name);
-        Facts { fs, durability: durability.to_owned(), computes: true }
+        Facts { fs, durability: self.spec.durability(), computes: true }
     }
 
     fn now(&self) -> Duration {
@@ -255,7 +310,7 @@ impl Target for SimTarget {
     }
 
     fn mkdir(&mut self, at: DirId, name: &[u8]) -> Result<DirId> {
-        self.call(Call::Mkdir, Some(at), |v, _| v.mkdir(at, name))
+        self.change(Call::Mkdir, Some(at), |v, _| v.mkdir(at, name))
     }
 
     fn open_dir(&mut self, at: DirId, name: &[u8]) -> Result<DirId> {
@@ -267,11 +322,11 @@ impl Target for SimTarget {
     }
 
     fn rmdir(&mut self, at: DirId, name: &[u8]) -> Result<()> {
-        self.call(Call::Rmdir, Some(at), |v, _| v.rmdir(at, name))
+        self.change(Call::Rmdir, Some(at), |v, _| v.rmdir(at, name))
     }
 
     fn create(&mut self, at: DirId, name: &[u8]) -> Result<()> {
-        self.call(Call::Create, Some(at), |v, m| {
+        self.change(Call::Create, Some(at), |v, m| {
             m.call(Call::Close);
             v.create(at, name)
         })
@@ -286,15 +341,15 @@ impl Target for SimTarget {
     }
 
     fn rename_to(&mut self, from: (DirId, &[u8]), to: (DirId, &[u8])) -> Result<()> {
-        self.call(Call::Rename, Some(to.0), |v, _| v.rename(from, to))
+        self.change(Call::Rename, Some(to.0), |v, _| v.rename(from, to))
     }
 
     fn link(&mut self, from: (DirId, &[u8]), to: (DirId, &[u8])) -> Result<()> {
-        self.call(Call::Link, Some(to.0), |v, _| v.link(from, to))
+        self.change(Call::Link, Some(to.0), |v, _| v.link(from, to))
     }
 
     fn unlink(&mut self, at: DirId, name: &[u8]) -> Result<()> {
-        self.call(Call::Remove, Some(at), |v, _| v.unlink(at, name))
+        self.change(Call::Remove, Some(at), |v, _| v.unlink(at, name))
     }
 
     fn list(&mut self, at: DirId, each: &mut dyn FnMut(&[u8])) -> Result<()> {
@@ -318,7 +373,10 @@ impl Target for SimTarget {
             Open::Read | Open::Write | Open::Append => Call::Open,
             Open::Create | Open::CreateNew | Open::Truncate => Call::Create,
         };
-        self.call(call, Some(at), |v, _| v.open(at, name, how))
+        match call {
+            Call::Create => self.change(call, Some(at), |v, _| v.open(at, name, how)),
+            _ => self.call(call, Some(at), |v, _| v.open(at, name, how)),
+        }
     }
 
     fn read(&mut self, file: FileId, offset: u64, len: usize) -> Result<usize> {
@@ -342,23 +400,25 @@ impl Target for SimTarget {
     }
 
     fn fsync(&mut self, file: FileId) -> Result<()> {
-        self.call(Call::Fsync, None, |v, _| v.fsync(file))
+        self.call(Call::Fsync, None, |v, _| v.fsync(file))?;
+        self.commit();
+        Ok(())
     }
 
     fn chmod(&mut self, at: DirId, name: &[u8], mode: u16) -> Result<()> {
-        self.call(Call::SetAttributes, Some(at), |v, _| v.chmod(at, name, mode))
+        self.change(Call::SetAttributes, Some(at), |v, _| v.chmod(at, name, mode))
     }
 
     fn set_times(&mut self, at: DirId, name: &[u8], seconds: u32) -> Result<()> {
-        self.call(Call::SetAttributes, Some(at), |v, _| v.set_times(at, name, seconds))
+        self.change(Call::SetAttributes, Some(at), |v, _| v.set_times(at, name, seconds))
     }
 
     fn truncate(&mut self, file: FileId, size: u64) -> Result<()> {
-        self.call(Call::SetAttributes, None, |v, _| v.truncate(file, size))
+        self.change(Call::SetAttributes, None, |v, _| v.truncate(file, size))
     }
 
     fn symlink(&mut self, at: DirId, name: &[u8], text: &[u8]) -> Result<()> {
-        self.call(Call::Create, Some(at), |v, _| v.symlink(at, name, text))
+        self.change(Call::Create, Some(at), |v, _| v.symlink(at, name, text))
     }
 
     fn readlink(&mut self, at: DirId, name: &[u8]) -> Result<Vec<u8>> {
@@ -387,7 +447,9 @@ impl Target for SimTarget {
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.call(Call::Fsync, None, |v, _| v.sync())
+        self.call(Call::Fsync, None, |v, _| v.sync())?;
+        self.commit();
+        Ok(())
     }
 
     fn forget(&mut self) -> Result<Forgotten> {

@@ -3,10 +3,14 @@
 use ffs_core::OrderingPolicy;
 
 use super::CoreSpec;
-use crate::machine::{KernelLimits, MEMORY, Preset};
+use crate::machine::{
+    COMMIT_SECONDS, DataMode, JOURNAL_SIZES, JournalSettings, KernelLimits, MEMORY, Preset,
+};
 
 /// The words of `sim` besides the options of a mount.
-const OWN: &str = "sync, async, softdep, noatime, relatime, atime, machine=NAME|FILE, \
+const OWN: &str = "sync, async, softdep, suj, stable, noatime, relatime, atime, \
+                   data=journal|ordered|writeback, commit=SECONDS, journal_size=SIZE, \
+                   machine=NAME|FILE, \
                    memory=SIZE, processor=TIMES, seed=, size=MB, used=, \
                    turnover=";
 /// Short names of options, as in the paper.
@@ -21,6 +25,8 @@ pub struct SimSpec {
     pub core: CoreSpec,
     /// The seed; `None`: that of the context.
     pub seed: Option<u64>,
+    /// The journal in front of the volume.
+    pub(crate) journal: Option<JournalSettings>,
 }
 
 impl SimSpec {
@@ -35,7 +41,7 @@ impl SimSpec {
         let preset = Preset::find(machine.as_deref().unwrap_or("paper"));
         let preset = preset.map_err(|error| error.to_string())?;
         let core = CoreSpec::default();
-        let mut spec = SimSpec { preset, core, seed: None };
+        let mut spec = SimSpec { preset, core, seed: None, journal: None };
         spec.core.options.ordering = OrderingPolicy::Sync;
         for (name, value) in spec.preset.switches.clone() {
             let word = if value.is_empty() { name } else { format!("{name}={value}") };
@@ -46,10 +52,76 @@ impl SimSpec {
         if let Some(memory) = memory {
             spec.set_memory(&memory)?;
         }
+        // The mode of the journal comes before its other settings.
+        for word in words.iter().filter(|word| word.starts_with("data=")) {
+            spec.set_journal(word)?;
+        }
         for word in words {
             spec.set(word)?;
         }
         Ok(spec)
+    }
+
+    /// Sets the journal's mode, `data=MODE`.
+    fn set_journal(&mut self, word: &str) -> std::result::Result<(), String> {
+        let mode = match word.split_once('=').map_or("", |(_, mode)| mode) {
+            "journal" => DataMode::Journal,
+            "ordered" => DataMode::Ordered,
+            "writeback" => DataMode::Writeback,
+            _ => return Err(format!("'{word}': expected journal, ordered or writeback")),
+        };
+        if ["softdep", "suj", "sync"].iter().any(|mode| self.core.is_set(mode)) {
+            return Err(format!("'{word}': it takes the place of softdep, suj and sync"));
+        }
+        let before = self.journal.map_or(JournalSettings::new(mode), |journal| journal);
+        self.journal = Some(JournalSettings { mode, ..before });
+        let options = &mut self.core.options;
+        options.ordering = OrderingPolicy::None;
+        // Changed metadata joins the running transaction at once.
+        (options.tunables.metadelay, options.tunables.dirdelay) = (0, 0);
+        Ok(())
+    }
+
+    /// The settings of the journal, for one of them.
+    fn journal(&mut self, word: &str) -> std::result::Result<&mut JournalSettings, String> {
+        let journal = self.journal.as_mut();
+        journal.ok_or_else(|| format!("'{word}': there is no journal without data="))
+    }
+
+    /// What is durable when a call returns, and what a crash may leave.
+    pub(crate) fn durability(&self) -> String {
+        let stable = self.core.options.stable;
+        let stable_names = "names and attributes on return";
+        if let Some(JournalSettings { mode, commit, .. }) = self.journal {
+            let names = match stable {
+                true => stable_names.to_owned(),
+                false => format!("all changes up to a commit, every {commit} s"),
+            };
+            return format!(
+                "{names}; a crash leaves {}",
+                match mode {
+                    DataMode::Journal => "names and content of the last commit",
+                    DataMode::Ordered => "names of the last commit, with their content or newer",
+                    DataMode::Writeback => "names of the last commit, perhaps with foreign content",
+                }
+            );
+        }
+        let (names, crash) = match self.core.options.ordering {
+            OrderingPolicy::Sync => {
+                ("names on return, content within 30 s", "all names, perhaps without their content")
+            }
+            OrderingPolicy::SoftUpdates => {
+                ("all changes in order, within 30 s", "a usable volume with lost space")
+            }
+            OrderingPolicy::Journaled => {
+                ("all changes in order, within 30 s", "a usable volume after a short recovery")
+            }
+            OrderingPolicy::Superblock => ("as the superblock has it", "the same"),
+            OrderingPolicy::Async | OrderingPolicy::None => {
+                ("nothing before sync", "anything, also in older files")
+            }
+        };
+        format!("{}; a crash leaves {crash}", if stable { stable_names } else { names })
     }
 
     /// Sets the limits of a kernel with this memory.
@@ -88,8 +160,24 @@ impl SimSpec {
                 self.preset.volume.size_mb =
                     megabytes.ok_or_else(|| number("megabytes, 64 to 16384"))?;
             }
-            "suj" => {
-                return Err("'suj': the volume of the machine has no journal; core:suj has".into());
+            "data" => self.set_journal(word)?,
+            "commit" => {
+                let seconds = value.parse().ok().filter(|seconds| (1..=3600).contains(seconds));
+                let seconds = match value {
+                    // As in ext3: 0 is the default.
+                    "0" => Some(COMMIT_SECONDS),
+                    _ => seconds,
+                };
+                let seconds = seconds.ok_or_else(|| number("seconds, 0 to 3600"))?;
+                self.journal(word)?.commit = seconds;
+            }
+            "journal_size" => {
+                let bytes = ffs_core::size(value).filter(|bytes| JOURNAL_SIZES.contains(bytes));
+                let bytes = bytes.ok_or_else(|| number("4m to 400m"))?;
+                self.journal(word)?.bytes = bytes;
+            }
+            "softdep" | "suj" | "sync" if self.journal.is_some() => {
+                return Err(format!("'{word}': data= takes the place of softdep, suj and sync"));
             }
             "image" | "format" | "endian" | "bsize" | "fsize" => {
                 return Err(format!("'{word}': the volume is the machine's; {OWN}"));

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 pub struct Usage {
     /// Processor time, nanoseconds.
     pub cpu_ns: u64,
+    /// Of it, the time of searches of directories (FreeBSD's `ufs_lookup`), nanoseconds.
+    #[serde(default)]
+    pub search_ns: u64,
     /// Time in which the disk was busy, nanoseconds.
     pub disk_busy_ns: u64,
     /// Reads of the disk.
@@ -25,6 +28,7 @@ impl Usage {
     pub fn since(&self, before: &Usage) -> Usage {
         Usage {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            search_ns: self.search_ns.saturating_sub(before.search_ns),
             disk_busy_ns: self.disk_busy_ns.saturating_sub(before.disk_busy_ns),
             reads: self.reads.saturating_sub(before.reads),
             writes: self.writes.saturating_sub(before.writes),

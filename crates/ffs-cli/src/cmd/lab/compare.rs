@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::Subcommand;
 use ffs_lab::compare::results::{ResultGroup, groups};
-use ffs_lab::compare::{WorkloadComparison, WorkloadRequest};
+use ffs_lab::compare::{LookupShares, WorkloadComparison, WorkloadRequest};
 use ffs_lab::workload::{PhaseOptions, all, by_name, unknown};
 use ffs_lab::{LabError, TargetSpec};
 
@@ -60,6 +60,12 @@ pub(super) struct Args {
     #[arg(long)]
     cold: bool,
 
+    /// Print also how the lookups were answered: for each phase of the last round the share of the
+    /// name cache, the share of the time in which the processor worked, and the share of that in
+    /// searches of directories
+    #[arg(long, conflicts_with = "json")]
+    lookups: bool,
+
     /// Print one line of JSON a result and target
     #[arg(long)]
     json: bool,
@@ -106,6 +112,9 @@ pub(super) fn run(args: Args) -> Outcome {
     if !printed {
         print(&words, &request, &found, args.json)?;
     }
+    if args.lookups {
+        print_lookups(&mut output::stdout(), &found)?;
+    }
     Ok(0)
 }
 
@@ -144,6 +153,24 @@ pub(super) fn print_group(out: &mut impl Write, group: &ResultGroup) -> Result<(
     for fact in group.facts() {
         writeln!(out, "{fact}")?;
     }
+    Ok(())
+}
+
+/// Prints how the lookups of the last round were answered.
+fn print_lookups(out: &mut impl Write, found: &WorkloadComparison) -> Result<(), Failure> {
+    let percent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{share:.1}"));
+    let head = ["phase", "target", "name cache %", "processor %", "search %"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for (target, outcome) in &found.last {
+        rows.extend(LookupShares::of(outcome).into_iter().map(|shares| {
+            let LookupShares { phase, name_cache, processor, search } = shares;
+            vec![phase, target.clone(), percent(name_cache), percent(processor), percent(search)]
+        }));
+    }
+    writeln!(out, "\n{}", output::table(rows, &[2, 3, 4]))?;
+    writeln!(out, "name cache: lookups that it answered; processor: of the time; search: of the")?;
+    writeln!(out, "processor's time, in searches of directories")?;
+    out.flush()?;
     Ok(())
 }
 

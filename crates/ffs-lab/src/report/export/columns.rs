@@ -213,6 +213,13 @@ pub(super) const PHASE: &[Column<PhaseResult>] = &[
         value: |phase| number(phase.cpu),
     },
     Column {
+        name: "search",
+        kind: Type::Number,
+        unit: "s",
+        meaning: "processor time of searches of directories; 0 where the target does not count it",
+        value: |phase| seconds(phase.usage.search_ns),
+    },
+    Column {
         name: "work",
         kind: Type::Number,
         unit: "units of work",

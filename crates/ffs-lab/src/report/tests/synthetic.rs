@@ -75,6 +75,7 @@ fn phase(id: &str, seconds: f64, on: Combination) -> PhaseResult {
     counters.insert(name.to_owned(), count);
     let usage = Usage {
         cpu_ns: (seconds * 1e8) as u64,
+        search_ns: (seconds * 6e7) as u64,
         disk_busy_ns: (seconds * 8e8) as u64,
         reads: 120,
         writes,
