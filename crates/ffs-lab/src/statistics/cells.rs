@@ -1,5 +1,7 @@
 //! The runs of one result by combination of options, and their means and spreads.
 
+use super::design::Design;
+
 /// A set of options: bit `i` is option `i`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Combination(pub u32);
@@ -32,6 +34,12 @@ impl Combination {
         Combination(self.0 | 1 << factor)
     }
 
+    /// The set with option `factor` removed.
+    #[must_use]
+    pub(crate) fn without(self, factor: usize) -> Combination {
+        Combination(self.0 & !(1 << factor))
+    }
+
     /// The number of options in the set.
     #[must_use]
     pub(crate) fn count(self) -> usize {
@@ -61,42 +69,63 @@ impl Combination {
 /// The costs of one result: several runs of each combination of options.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cells {
-    factors: usize,
+    design: Design,
+    /// The runs of each combination of the design.
     runs: Vec<Vec<f64>>,
 }
 
 impl Cells {
-    /// No runs, for `factors` options.
+    /// No runs, for `factors` factors of two levels, at most ten.
     #[must_use]
     pub(crate) fn new(factors: usize) -> Cells {
-        Cells { factors, runs: vec![Vec::new(); 1 << factors] }
+        Cells::of(&Design::new(&vec![2; factors]).unwrap_or_default())
+    }
+
+    /// No runs, for a design.
+    #[must_use]
+    pub(crate) fn of(design: &Design) -> Cells {
+        Cells { design: design.clone(), runs: vec![Vec::new(); design.combinations().len()] }
     }
 
     /// Adds a run. A cost that is NaN, infinite or negative is not added: `false`.
     pub(crate) fn add(&mut self, at: Combination, cost: f64) -> bool {
         let fine = cost.is_finite() && cost >= 0.0;
-        match self.runs.get_mut(at.0 as usize) {
+        let runs = self.design.index(at).and_then(|index| self.runs.get_mut(index));
+        match runs {
             Some(runs) if fine => runs.push(cost),
             _ => return false,
         }
         true
     }
 
+    /// The factors and their combinations.
+    #[must_use]
+    pub(crate) fn design(&self) -> &Design {
+        &self.design
+    }
+
     /// The number of options.
     #[must_use]
+    pub(crate) fn options(&self) -> usize {
+        self.design.options()
+    }
+
+    /// The number of factors.
+    #[must_use]
     pub(crate) fn factors(&self) -> usize {
-        self.factors
+        self.design.factors()
     }
 
     /// All combinations, run or not.
     pub(crate) fn combinations(&self) -> impl Iterator<Item = Combination> + use<> {
-        (0..1 << self.factors).map(Combination)
+        self.design.combinations().to_vec().into_iter()
     }
 
     /// The runs of a combination.
     #[must_use]
     pub(crate) fn runs(&self, at: Combination) -> &[f64] {
-        self.runs.get(at.0 as usize).map_or(&[], Vec::as_slice)
+        let runs = self.design.index(at).and_then(|index| self.runs.get(index));
+        runs.map_or(&[], Vec::as_slice)
     }
 
     /// The combinations without a run.
@@ -143,6 +172,15 @@ impl Cells {
     #[must_use]
     pub(crate) fn gain(&self, at: Combination) -> Option<f64> {
         self.mean(at).filter(|mean| *mean > 0.0).and_then(|mean| Some(self.base()? / mean))
+    }
+
+    /// The combination that a summary compares with the one without options: all options on, or the
+    /// best one if a factor has more than two levels.
+    #[must_use]
+    pub(crate) fn summary_end(&self) -> Option<Combination> {
+        let means = || self.combinations().filter_map(|at| Some((at, self.mean(at)?)));
+        let best = || means().min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+        self.design.all_on().or_else(|| Some(best()?.0))
     }
 
     /// The mean of a combination, in percent of the mean without options.
