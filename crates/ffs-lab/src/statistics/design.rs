@@ -9,7 +9,7 @@
 //! 2. A combination has at most one option of each factor. The combinations are in ascending order.
 //! 3. There are at most [`MOST_OPTIONS`] options and [`MOST_COMBINATIONS`] combinations.
 
-use super::cells::Combination;
+use super::combination::Combination;
 
 /// The most options: a combination has a bit for each.
 pub(crate) const MOST_OPTIONS: usize = 31;

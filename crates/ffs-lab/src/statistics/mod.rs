@@ -3,6 +3,7 @@
 //!
 //! | module | content |
 //! | --- | --- |
+//! | `combination` | [`Combination`]: a set of options |
 //! | `design` | [`Design`]: factors, levels and their combinations |
 //! | `cells` | [`Cells`]: the runs of one result by combination of options; means and spreads |
 //! | `rank` | the rank table, and the importance of the options |
@@ -21,6 +22,7 @@
 //! Reference: `docs/spec/benchmarks.md` §3.
 
 mod cells;
+mod combination;
 mod design;
 pub(crate) mod hints;
 mod model;
@@ -30,7 +32,8 @@ mod summary;
 #[cfg(test)]
 pub(crate) mod table1;
 
-pub(crate) use cells::{Cells, Combination};
+pub(crate) use cells::Cells;
+pub(crate) use combination::Combination;
 pub(crate) use design::{Design, MOST_COMBINATIONS, MOST_OPTIONS};
 pub(crate) use model::{Model, Term};
 pub(crate) use path::{PathStep, StepwisePath, VISIBLE};

@@ -15,7 +15,8 @@ use nalgebra::{DMatrix, DVector};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::LEVEL;
-use super::cells::{Cells, Combination};
+use super::cells::Cells;
+use super::combination::Combination;
 
 /// Terms below this part of the base are rounding errors.
 const ROUNDING: f64 = 1e-11;

@@ -6,7 +6,8 @@
 //! error of the slow combinations and hide every difference between fast ones.
 
 use super::LEVEL;
-use super::cells::{Cells, Combination};
+use super::cells::Cells;
+use super::combination::Combination;
 use super::model::two_sided;
 
 /// A step that changes the result by less than this is not significant, with any p value.

@@ -1,6 +1,7 @@
 //! The rank table: the combinations sorted by their means, with a bullet for each option.
 
-use super::cells::{Cells, Combination};
+use super::cells::Cells;
+use super::combination::Combination;
 use crate::portable_math;
 
 /// A row of a rank table.

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A factor of two levels is written as `off` and `on`, as in all results files; one of more
-//!    levels as `levels`. A program that knows only two levels refuses the second form.
+//!    levels as `levels`. A version of ffs that has only two levels refuses the second form.
 //! 2. The name of an option has no comma, no `+` and no space, so that lists of names can be split.
 
 use std::path::Path;
