@@ -85,7 +85,7 @@ impl CurveSetting {
     #[must_use]
     pub fn parse(text: &str) -> CurveSetting {
         let plan = Plan::paper();
-        let known = (0..plan.combinations()).find(|c| plan.combination_name(*c) == text);
+        let known = plan.combinations().into_iter().find(|c| plan.combination_name(*c) == text);
         let words = known.map_or_else(|| text.to_owned(), |c| plan.words_in(c));
         CurveSetting { name: text.to_owned(), words }
     }

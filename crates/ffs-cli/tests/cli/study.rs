@@ -111,6 +111,36 @@ fn a_report_is_made_again_from_the_results_alone() {
 }
 
 #[test]
+fn a_factor_of_three_levels_is_run_merged_reported_and_exported() {
+    let d = Dir::new();
+    let study = |out: &str, more: &[&str]| {
+        let target = "--target sim:used=5,turnover=0.1 --replicates 2 --jobs 1";
+        let words =
+            format!("lab run mh:count=150 --factor su --factor memory=64m/128m/256m {target}");
+        let words: Vec<&str> = words.split(' ').chain(["--out", out]).collect();
+        ok(&[&words, more].concat())
+    };
+    let (whole, one, two, all) = (d.str("whole"), d.str("one"), d.str("two"), d.str("all"));
+    let printed = study(&whole, &[]);
+    assert!(printed.contains("MH folder: create"), "{printed}");
+    study(&one, &["--shard", "1/2"]);
+    study(&two, &["--shard", "2/2"]);
+    ok(&["lab", "merge", &one, &two, "--out", &all]);
+    assert_eq!(results(&all), results(&whole));
+    assert_eq!(page(&all), page(&whole));
+    let figures = Path::new(&whole).join("figures");
+    let rows = std::fs::read_to_string(figures.join("mh-count-150-create-levels-2-memory.csv"));
+    assert_eq!(rows.unwrap().lines().count(), 1 + 6);
+    let printed = ok(&["lab", "report", &whole, "--tables"]);
+    assert!(printed.contains("% of none, by memory"), "{printed}");
+    let out = d.str("csv");
+    ok(&["lab", "export", &whole, "--out", &out]);
+    let runs = std::fs::read_to_string(Path::new(&out).join("runs.csv")).unwrap();
+    assert!(runs.starts_with("workload,scale,combination,replicate,seed,on_su,level_memory,"));
+    assert_eq!(runs.lines().filter(|line| line.contains(",su+memory=256m,")).count(), 2 * 3);
+}
+
+#[test]
 fn what_is_wrong_is_refused_before_anything_is_made() {
     let d = Dir::new();
     let out = d.str("out");
@@ -124,6 +154,8 @@ fn what_is_wrong_is_refused_before_anything_is_made() {
     refused(&["mh", "--factor", "vmiodirenabel"], "did you mean 'vmiodirenable'?");
     refused(&["mh", "--factor", "x=maxvnods=1/maxvnodes=2"], "maxvnodes");
     refused(&["mh", "--factor", "dh=4"], "NAME=OFF/ON");
+    refused(&["mh", "--factor", "memory=64m/256m/64m"], "has the level 'memory=64m' twice");
+    refused(&["mh", "--factor", "memory=64m/256m/lots"], "expected 16m to 4g");
     refused(&["mh", "--target", "simm"], "did you mean 'sim'?");
     refused(&["mh", "--target", "sim:softdp"], "did you mean 'softdep'?");
     refused(&["mh", "--target", "sim:tunrover=1"], "did you mean 'turnover'?");

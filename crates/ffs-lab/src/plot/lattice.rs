@@ -29,11 +29,12 @@ struct Lattice<'a> {
     path: Vec<(Combination, usize)>,
 }
 
-/// Draws the figure; `None` without the combination of no options, or with too many options.
+/// Draws the figure; `None` without the combination of no options, with too many options, or if
+/// options exclude each other: then the combinations are no lattice.
 #[must_use]
 pub(crate) fn draw(id: &str, title: &str, cells: &Cells, names: OptionNames<'_>) -> Option<Figure> {
     let gains: Vec<f64> = cells.combinations().filter_map(|c| cells.gain(c)).collect();
-    if gains.len() < 2 || cells.factors() > MOST {
+    if gains.len() < 2 || cells.factors() > MOST || !cells.design().is_two_level() {
         return None;
     }
     let (low, high) = (min(&gains), gains.iter().copied().fold(0.0, f64::max));

@@ -7,6 +7,7 @@
 //! | [`scale`] | linear and logarithmic axes and their tick marks |
 //! | [`triangle`] | what each option adds to the options before it (the paper's Figure 8) |
 //! | [`lattice`] | all combinations and the steps between them (Figure 9) |
+//! | [`interaction`] | the cost at each level of a factor, for each combination of the others |
 //! | [`bar_chart`] | the summary: one bar for each result (Figure 10) |
 //! | [`ratio_chart`] | measured numbers divided by published numbers |
 //! | [`line_chart`] | cost as a size grows (Figures 2 to 6) |
@@ -20,6 +21,7 @@
 
 pub(crate) mod bar_chart;
 pub(crate) mod dot_chart;
+pub(crate) mod interaction;
 pub(crate) mod lattice;
 pub(crate) mod line_chart;
 pub(crate) mod ratio_chart;

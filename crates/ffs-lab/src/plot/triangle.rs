@@ -30,13 +30,14 @@ struct TriangleStep {
     to: f64,
 }
 
-/// Draws the figure; `None` without the combination of no options, or without two combinations that
-/// differ in one option.
+/// Draws the figure; `None` without the combination of no options, without two combinations that
+/// differ in one option, or if options exclude each other: then not every set of options has a
+/// triangle.
 #[must_use]
 pub(crate) fn draw(id: &str, title: &str, cells: &Cells, names: OptionNames<'_>) -> Option<Figure> {
     let order: Vec<usize> = importance(cells).into_iter().take(MOST).collect();
     let steps = steps(cells, &order);
-    if steps.is_empty() {
+    if steps.is_empty() || !cells.design().is_two_level() {
         return None;
     }
     let levels = || steps.iter().flat_map(|step| [step.from, step.to]);

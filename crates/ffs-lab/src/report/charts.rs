@@ -6,6 +6,7 @@ use super::published::{NumberKind, Published};
 use super::reproduction::ComparedSection;
 use super::study_data::{Benchmark, ResultSeries, StudyData, slug};
 use crate::plot::bar_chart::{self, Bar, BarGroup, OptionLabels};
+use crate::plot::interaction::{self, LevelAxis};
 use crate::plot::line_chart::{Axes, Curve, ReferenceLine, draw};
 use crate::plot::ratio_chart;
 use crate::plot::{Figure, lattice, triangle};
@@ -15,6 +16,12 @@ use crate::workload::MetricKind;
 /// The name of a result in addresses and files.
 pub(super) fn id(benchmark: &Benchmark, series: &ResultSeries) -> String {
     format!("{}-{}", benchmark.slug, slug(&series.metric))
+}
+
+/// The name of the figure of a result over the levels of a factor.
+pub(super) fn level_id(benchmark: &Benchmark, series: &ResultSeries, axis: &LevelAxis) -> String {
+    // Names of factors may differ in characters that an address does not have.
+    format!("{}-levels-{}-{}", id(benchmark, series), axis.factor + 1, slug(&axis.name))
 }
 
 /// A chart of cost curves: its name, the figure of the paper, its title and its curves.
@@ -108,6 +115,11 @@ pub(super) fn all(
             let name = |kind: &str| format!("{id}-{kind}");
             figures.extend(triangle::draw(&name("triangle"), &title, &series.cells, names));
             figures.extend(lattice::draw(&name("lattice"), &title, &series.cells, names));
+            let levels = measured.axes.iter().filter_map(|axis| {
+                let id = level_id(benchmark, series, axis);
+                interaction::draw(&id, &title, &series.cells, names, axis)
+            });
+            figures.extend(levels);
             let (words, metric) = (&benchmark.words, &series.metric);
             let Some(cells) = published_cells(measured, published, words, metric) else { continue };
             let title = format!("{title}, published");
@@ -128,7 +140,7 @@ pub(super) fn published_cells(
     words: &str,
     metric: &str,
 ) -> Option<Cells> {
-    let mut cells = Cells::new(measured.short.len());
+    let mut cells = Cells::of(&measured.design);
     let sections = published.sections.iter().filter(|s| s.kind == NumberKind::Seconds);
     for number in sections.flat_map(|section| &section.rows) {
         let (at, of) = number.at.split_once('/').unwrap_or((&number.at, ""));

@@ -90,7 +90,7 @@ fn factors(plan: &Plan, base: &Plan, rest: &mut Vec<String>) -> Vec<String> {
     }
     let mut words = Vec::new();
     for factor in &plan.factors {
-        let full = format!("{}={}/{}", factor.name, factor.off, factor.on);
+        let full = factor.text();
         let known = |text: &String| Factor::parse(text).is_ok_and(|found| found == *factor);
         match [factor.name.clone(), full.clone()].into_iter().find(known) {
             Some(text) => words.push(text),
@@ -160,6 +160,9 @@ mod tests {
              --factor su --factor dp --factor dh --factor namecache \
              --factor big=maxvnodes=5000/maxvnodes=90000 --out DIR"
         );
+        plan.factors = vec![Factor::parse("memory=64m/256m/1g").unwrap()];
+        let levels = "--factor memory=memory=64m/memory=256m/memory=1g";
+        assert!(first(&plan).contains(levels), "{}", first(&plan));
         plan.factors.clear();
         assert!(first(&plan).contains("--factor none"));
     }

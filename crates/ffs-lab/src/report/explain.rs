@@ -13,7 +13,7 @@ const RARE: f64 = 200.0;
 /// The use of resources, by combination.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct WorkTable {
-    /// The combinations: none, each option alone, all.
+    /// The combinations: none, each option alone, and all, unless options exclude each other.
     pub(crate) heads: Vec<String>,
     /// Name and values.
     pub rows: Vec<(String, Vec<String>)>,
@@ -21,11 +21,11 @@ pub(super) struct WorkTable {
 
 /// The combinations of the table: none, each option alone, all.
 fn columns(series: &ResultSeries) -> Vec<Combination> {
-    let factors = series.cells.factors();
+    let options = series.cells.options();
     let mut columns = vec![Combination::NONE];
-    columns.extend((0..factors).map(Combination::only));
-    if factors > 1 {
-        columns.push(Combination::all(factors));
+    columns.extend((0..options).map(Combination::only));
+    if options > 1 {
+        columns.extend(series.cells.design().all_on());
     }
     columns.retain(|at| series.spent.contains_key(at));
     columns
@@ -55,10 +55,10 @@ pub(super) fn work(series: &ResultSeries, names: &[String]) -> Option<WorkTable>
         row(&name.replace('_', " "), &|s| s.counter(&name), format::count);
     }
     let heads = columns.iter().map(|at| at.name(names, "+"));
-    let all = Combination::all(names.len());
+    let all = series.cells.design().all_on().filter(|_| names.len() > 1);
     let heads = heads
         .zip(&columns)
-        .map(|(name, at)| if *at == all && names.len() > 1 { "all".to_owned() } else { name });
+        .map(|(name, at)| if Some(*at) == all { "all".to_owned() } else { name });
     Some(WorkTable { heads: heads.collect(), rows })
 }
 

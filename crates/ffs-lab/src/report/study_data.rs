@@ -2,23 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{LabError, Result};
-use crate::statistics::{Cells, Combination};
-use crate::study::{JobResult, Plan, Results};
+use crate::error::Result;
+use crate::plot::interaction::LevelAxis;
+use crate::statistics::{Cells, Combination, Design};
+use crate::study::{JobResult, Plan, Results, check_number};
 use crate::workload::{self, Metric, MetricKind, PhaseResult};
-
-/// The most factors: 1024 combinations.
-const MOST_FACTORS: usize = 10;
 
 /// All results of a study.
 #[derive(Debug)]
 pub(crate) struct StudyData {
     /// The plan of the study.
     pub(crate) plan: Plan,
-    /// Short names of the options: `su`.
+    /// The factors and their combinations.
+    pub(crate) design: Design,
+    /// Short names of the options: `su`, `big=20000`.
     pub(crate) short: Vec<String>,
     /// Long names: `softupdates`.
     pub(crate) long: Vec<String>,
+    /// The factors with more than two levels.
+    pub(crate) axes: Vec<LevelAxis>,
     /// Benchmarks in the plan's order.
     pub(crate) benchmarks: Vec<Benchmark>,
     /// The number of finished jobs, and of planned jobs.
@@ -96,30 +98,33 @@ impl StudyData {
     /// Sorts the results of a study.
     ///
     /// # Errors
-    /// [`LabError::Plan`] if there are more than 10 factors.
+    /// [`LabError::Plan`] if there are more factors or levels than a study may have.
     pub(crate) fn of(results: &Results) -> Result<StudyData> {
         let plan = results.plan.clone();
-        if plan.factors.len() > MOST_FACTORS {
-            let found = plan.factors.len();
-            return Err(LabError::Plan(format!("{found} factors: no more than {MOST_FACTORS}")));
-        }
-        let short: Vec<String> = plan.factors.iter().map(|factor| factor.name.clone()).collect();
+        check_number(&plan.factors)?;
+        let short = plan.option_names();
         let long = short.iter().map(|name| long(name).to_owned()).collect();
+        let design = plan.design();
+        let axis = |factor: usize| {
+            let of = plan.factors.get(factor)?;
+            Some(LevelAxis { factor, name: of.name.clone(), levels: of.level_names() })
+        };
+        let axes = design.multilevel().filter_map(axis).collect();
         let mut benchmarks = Vec::new();
         for item in &plan.workloads {
             let of = results.jobs.iter().filter(|job| job.workload == item.workload);
             let jobs: Vec<&JobResult> = of.collect();
             let runs = if item.combinations.is_empty() {
-                plan.combinations() as usize
+                design.combinations().len()
             } else {
                 item.combinations.len()
             };
             let planned = runs * plan.replicates as usize;
-            benchmarks.push(Benchmark::of(&item.workload, item.scale, &jobs, (&plan, planned)));
+            benchmarks.push(Benchmark::of(&item.workload, item.scale, &jobs, (&design, planned)));
         }
         let sum = |which: fn(&Benchmark) -> usize| benchmarks.iter().map(which).sum();
         let jobs = (sum(|b| b.jobs.0), sum(|b| b.jobs.1));
-        Ok(StudyData { plan, short, long, benchmarks, jobs })
+        Ok(StudyData { plan, design, short, long, axes, benchmarks, jobs })
     }
 
     /// A combination by the names of its options: `none`, `su+dp`. `None` if the study lacks one.
@@ -138,7 +143,17 @@ impl StudyData {
         if self.short.iter().any(|name| name == "su") {
             return self.combination("su");
         }
-        Some(Combination::NONE)
+        let curves = self.plan.workloads.iter().find(|item| is_curves(&item.workload));
+        match curves.map(|item| item.combinations.as_slice()) {
+            Some([only]) => Some(Combination(*only)),
+            _ => Some(Combination::NONE),
+        }
+    }
+
+    /// The long names of the factors.
+    #[must_use]
+    pub(crate) fn factor_names(&self) -> Vec<String> {
+        self.plan.factors.iter().map(|factor| long(&factor.name).to_owned()).collect()
     }
 
     /// A benchmark by its workload, with the parameters in any order.
@@ -159,6 +174,11 @@ impl StudyData {
         let benchmark = self.benchmark(words)?;
         Some((benchmark, benchmark.get(metric)?))
     }
+}
+
+/// Whether a workload is the cost curves.
+fn is_curves(words: &str) -> bool {
+    words.split(':').next() == Some("micro")
 }
 
 /// The name, and the parameters in sorted order.
@@ -202,7 +222,7 @@ impl Benchmark {
         words: &str,
         scale: f64,
         jobs: &[&JobResult],
-        (plan, planned): (&Plan, usize),
+        (design, planned): (&Design, usize),
     ) -> Benchmark {
         let known = workload::by_name(words, scale).ok();
         let mut benchmark = Benchmark {
@@ -226,7 +246,7 @@ impl Benchmark {
                 let at = benchmark.series.iter().position(|series| series.metric == metric.id);
                 let at = at.unwrap_or_else(|| {
                     let unit = units.get(&metric.id).copied().unwrap_or("units");
-                    benchmark.series.push(ResultSeries::new(metric, unit, plan.factors.len()));
+                    benchmark.series.push(ResultSeries::new(metric, unit, design));
                     benchmark.series.len() - 1
                 });
                 benchmark.series[at].add(metric, job);
@@ -251,18 +271,18 @@ impl Benchmark {
     /// Whether the workload is the cost curves, whose results are points of curves.
     #[must_use]
     pub(crate) fn curves(&self) -> bool {
-        self.words.split(':').next() == Some("micro")
+        is_curves(&self.words)
     }
 }
 
 impl ResultSeries {
-    fn new(metric: &Metric, unit: &str, factors: usize) -> ResultSeries {
+    fn new(metric: &Metric, unit: &str, design: &Design) -> ResultSeries {
         ResultSeries {
             metric: metric.id.clone(),
             title: metric.title.clone(),
             kind: metric.kind,
             unit: unit.to_owned(),
-            cells: Cells::new(factors),
+            cells: Cells::of(design),
             spent: BTreeMap::new(),
             notes: Vec::new(),
         }

@@ -8,6 +8,7 @@ use super::criteria::Verdict;
 use super::score::{self, Score};
 use super::study_data::{Benchmark, ResultSeries};
 use super::{Report, charts, format, reproduction};
+use crate::plot::interaction::{self, LevelAxis};
 use crate::plot::svg::csv as lines;
 use crate::plot::times;
 use crate::statistics::{Combination, Model, RankTable, StepwisePath, hints};
@@ -71,12 +72,16 @@ fn scores(report: &Report) -> String {
 /// One line for each result.
 fn summary(report: &Report) -> String {
     let names = &report.measured.short;
-    let mut rows = vec![row(["result", "none", "all on", "", "gain", "significant options"])];
+    let end = if report.measured.design.is_two_level() { "all on" } else { "best" };
+    let mut rows = vec![row(["result", "none", end, "", "gain", "significant options"])];
     for benchmark in report.measured.benchmarks.iter().filter(|b| !b.curves()) {
         for series in benchmark.series.iter().filter(|s| s.kind != MetricKind::CpuPercent) {
             let cells = &series.cells;
-            let all = Combination::all(cells.factors());
-            let value = |at| cells.mean(at).map_or_else(|| "-".to_owned(), |m| shown(series, m));
+            let all = cells.summary_end();
+            let value = |at: Option<Combination>| {
+                let mean = at.and_then(|at| cells.mean(at));
+                mean.map_or_else(|| "-".to_owned(), |mean| shown(series, mean))
+            };
             let path = StepwisePath::of(cells);
             let named = path.map_or_else(
                 || "combinations are missing".to_owned(),
@@ -84,10 +89,10 @@ fn summary(report: &Report) -> String {
             );
             rows.push(vec![
                 format!("{}: {}", benchmark.title, series.title),
-                value(Combination::NONE),
+                value(Some(Combination::NONE)),
                 value(all),
                 unit(series),
-                cells.gain(all).map_or_else(String::new, times),
+                all.and_then(|all| cells.gain(all)).map_or_else(String::new, times),
                 named,
             ]);
         }
@@ -123,6 +128,9 @@ fn result(report: &Report, benchmark: &Benchmark, series: &ResultSeries) -> Stri
         rows.push(row);
     }
     let mut out = format!("\n{}: {}\n\n{}", benchmark.title, series.title, table(rows, &[]));
+    for axis in &report.measured.axes {
+        out.push_str(&levels(series, axis, names));
+    }
     let Some(model) = Model::fit(&series.cells) else { return out };
     let mut rows = vec![row(["term", "Δ%", "σ"])];
     for term in model.significant() {
@@ -135,6 +143,19 @@ fn result(report: &Report, benchmark: &Benchmark, series: &ResultSeries) -> Stri
         out.push_str(&format!("{hint}\n"));
     }
     out
+}
+
+/// The percentages at the levels of a factor, a row for each combination of the other factors.
+fn levels(series: &ResultSeries, axis: &LevelAxis, names: &[String]) -> String {
+    let mut head = vec![format!("% of none, by {}", axis.name)];
+    head.extend(axis.levels.iter().cloned());
+    let mut rows = vec![head];
+    let value = |v: &Option<f64>| v.map_or_else(|| "-".to_owned(), |v| format!("{v:.2}"));
+    for line in interaction::lines(&series.cells, axis) {
+        let name = line.others.name(names, "+");
+        rows.push(std::iter::once(name).chain(line.percent.iter().map(value)).collect());
+    }
+    format!("\n{}", table(rows, &[0]))
 }
 
 /// The published numbers whose workloads were run, with the measured ones.

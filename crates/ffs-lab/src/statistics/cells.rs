@@ -1,102 +1,68 @@
 //! The runs of one result by combination of options, and their means and spreads.
 
-/// A set of options: bit `i` is option `i`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Combination(pub u32);
-
-impl Combination {
-    /// The empty set.
-    pub(crate) const NONE: Combination = Combination(0);
-
-    /// The set of all `factors` options.
-    #[must_use]
-    pub(crate) fn all(factors: usize) -> Combination {
-        Combination((1 << factors) - 1)
-    }
-
-    /// The set of option `factor` alone.
-    #[must_use]
-    pub(crate) fn only(factor: usize) -> Combination {
-        Combination(1 << factor)
-    }
-
-    /// Whether option `factor` is on.
-    #[must_use]
-    pub(crate) fn has(self, factor: usize) -> bool {
-        self.0 >> factor & 1 == 1
-    }
-
-    /// The set with option `factor` added.
-    #[must_use]
-    pub(crate) fn with(self, factor: usize) -> Combination {
-        Combination(self.0 | 1 << factor)
-    }
-
-    /// The number of options in the set.
-    #[must_use]
-    pub(crate) fn count(self) -> usize {
-        self.0.count_ones() as usize
-    }
-
-    /// Whether every option of the set is in `other`.
-    #[must_use]
-    pub(crate) fn is_subset(self, other: Combination) -> bool {
-        self.0 & !other.0 == 0
-    }
-
-    /// The numbers of the options in the set.
-    pub(crate) fn factors(self) -> impl Iterator<Item = usize> {
-        (0..32).filter(move |factor| self.has(*factor))
-    }
-
-    /// The name of the set: `none`, or the names of its options with `joint` between them.
-    #[must_use]
-    pub(crate) fn name(self, names: &[String], joint: &str) -> String {
-        let on: Vec<&str> =
-            self.factors().filter_map(|f| names.get(f)).map(String::as_str).collect();
-        if on.is_empty() { "none".to_owned() } else { on.join(joint) }
-    }
-}
+use super::combination::Combination;
+use super::design::Design;
 
 /// The costs of one result: several runs of each combination of options.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cells {
-    factors: usize,
+    design: Design,
+    /// The runs of each combination of the design.
     runs: Vec<Vec<f64>>,
 }
 
 impl Cells {
-    /// No runs, for `factors` options.
+    /// No runs, for `factors` factors of two levels, at most ten.
     #[must_use]
     pub(crate) fn new(factors: usize) -> Cells {
-        Cells { factors, runs: vec![Vec::new(); 1 << factors] }
+        Cells::of(&Design::new(&vec![2; factors]).unwrap_or_default())
+    }
+
+    /// No runs, for a design.
+    #[must_use]
+    pub(crate) fn of(design: &Design) -> Cells {
+        Cells { design: design.clone(), runs: vec![Vec::new(); design.combinations().len()] }
     }
 
     /// Adds a run. A cost that is NaN, infinite or negative is not added: `false`.
     pub(crate) fn add(&mut self, at: Combination, cost: f64) -> bool {
         let fine = cost.is_finite() && cost >= 0.0;
-        match self.runs.get_mut(at.0 as usize) {
+        let runs = self.design.index(at).and_then(|index| self.runs.get_mut(index));
+        match runs {
             Some(runs) if fine => runs.push(cost),
             _ => return false,
         }
         true
     }
 
+    /// The factors and their combinations.
+    #[must_use]
+    pub(crate) fn design(&self) -> &Design {
+        &self.design
+    }
+
     /// The number of options.
     #[must_use]
+    pub(crate) fn options(&self) -> usize {
+        self.design.options()
+    }
+
+    /// The number of factors.
+    #[must_use]
     pub(crate) fn factors(&self) -> usize {
-        self.factors
+        self.design.factors()
     }
 
     /// All combinations, run or not.
     pub(crate) fn combinations(&self) -> impl Iterator<Item = Combination> + use<> {
-        (0..1 << self.factors).map(Combination)
+        self.design.combinations().to_vec().into_iter()
     }
 
     /// The runs of a combination.
     #[must_use]
     pub(crate) fn runs(&self, at: Combination) -> &[f64] {
-        self.runs.get(at.0 as usize).map_or(&[], Vec::as_slice)
+        let runs = self.design.index(at).and_then(|index| self.runs.get(index));
+        runs.map_or(&[], Vec::as_slice)
     }
 
     /// The combinations without a run.
@@ -145,6 +111,15 @@ impl Cells {
         self.mean(at).filter(|mean| *mean > 0.0).and_then(|mean| Some(self.base()? / mean))
     }
 
+    /// The combination that a summary compares with the one without options: all options on, or the
+    /// best one if a factor has more than two levels.
+    #[must_use]
+    pub(crate) fn summary_end(&self) -> Option<Combination> {
+        let means = || self.combinations().filter_map(|at| Some((at, self.mean(at)?)));
+        let best = || means().min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+        self.design.all_on().or_else(|| Some(best()?.0))
+    }
+
     /// The mean of a combination, in percent of the mean without options.
     #[must_use]
     pub(crate) fn percent(&self, at: Combination) -> Option<f64> {
@@ -191,15 +166,5 @@ mod tests {
         }
         let mean = cells.mean(Combination::NONE).unwrap();
         assert!((1.0 / mean - 15.0).abs() < 1e-12);
-    }
-
-    #[test]
-    fn combinations_have_names() {
-        let names = ["su".to_owned(), "dp".to_owned(), "vm".to_owned()];
-        assert_eq!(Combination(0).name(&names, "+"), "none");
-        assert_eq!(Combination(5).name(&names, "+"), "su+vm");
-        assert!(
-            Combination(1).is_subset(Combination(5)) && !Combination(2).is_subset(Combination(5))
-        );
     }
 }

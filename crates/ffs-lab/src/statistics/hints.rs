@@ -1,6 +1,6 @@
 //! Sentences that interpret a model.
 
-use super::cells::Combination;
+use super::combination::Combination;
 use super::model::{Model, Term};
 
 /// A term below this many percent of the base is small.

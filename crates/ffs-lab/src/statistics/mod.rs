@@ -3,10 +3,12 @@
 //!
 //! | module | content |
 //! | --- | --- |
+//! | `combination` | [`Combination`]: a set of options |
+//! | `design` | [`Design`]: factors, levels and their combinations |
 //! | `cells` | [`Cells`]: the runs of one result by combination of options; means and spreads |
 //! | `rank` | the rank table, and the importance of the options |
 //! | `model` | the linear model with all interactions, standard errors, the test at 1/1000 |
-//! | `path` | the stepwise path from no option to all: the option that helps most comes first |
+//! | `path` | the stepwise path from no option to one of each factor: the best result comes first |
 //! | `hints` | sentences that interpret a model |
 //! | `summary` | median, minimum and maximum of a few rounds |
 //!
@@ -20,6 +22,8 @@
 //! Reference: `docs/spec/benchmarks.md` §3.
 
 mod cells;
+mod combination;
+mod design;
 pub(crate) mod hints;
 mod model;
 mod path;
@@ -28,7 +32,9 @@ mod summary;
 #[cfg(test)]
 pub(crate) mod table1;
 
-pub(crate) use cells::{Cells, Combination};
+pub(crate) use cells::Cells;
+pub(crate) use combination::Combination;
+pub(crate) use design::{Design, MOST_COMBINATIONS, MOST_OPTIONS};
 pub(crate) use model::{Model, Term};
 pub(crate) use path::{PathStep, StepwisePath, VISIBLE};
 pub(crate) use rank::{RankRow, RankTable, importance};

@@ -1,9 +1,13 @@
 //! The linear model: the cost in percent of that without options, as a sum over sets of options.
 //!
-//! If every combination was run, the model has all 2^k terms, and the coefficients are alternating
-//! sums of the means of the combinations. If combinations are missing, the terms of the highest
-//! orders are omitted until the others can be estimated: an incomplete experiment still has main
-//! effects.
+//! The model has treatment coding: an option is an indicator that is 1 at its level, and a set of
+//! options of different factors is the product of their indicators. So the terms are the
+//! combinations of the design, and a term counts where all its options are on.
+//!
+//! If every combination was run, the model has all terms, 2^k for k factors of two levels, and the
+//! coefficients are alternating sums of the means of the combinations. If combinations are missing,
+//! the terms of the highest orders are omitted until the others can be estimated: an incomplete
+//! experiment still has main effects.
 //!
 //! The standard errors come from the spread within combinations, whichever terms the model has.
 
@@ -11,7 +15,8 @@ use nalgebra::{DMatrix, DVector};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::LEVEL;
-use super::cells::{Cells, Combination};
+use super::cells::Cells;
+use super::combination::Combination;
 
 /// Terms below this part of the base are rounding errors.
 const ROUNDING: f64 = 1e-11;

@@ -1,12 +1,13 @@
-//! The stepwise path of one result: from no option to all, at each step the option with the best
-//! result.
+//! The stepwise path of one result: from no option to one of each factor, at each step the option
+//! with the best result. If each factor has two levels, the path ends with all options on.
 //!
 //! A step is tested on the runs of its two combinations alone (Welch's t test). The combinations of
 //! one result may differ five hundredfold, and so may their noise. A pooled error would be the
 //! error of the slow combinations and hide every difference between fast ones.
 
 use super::LEVEL;
-use super::cells::{Cells, Combination};
+use super::cells::Cells;
+use super::combination::Combination;
 use super::model::two_sided;
 
 /// A step that changes the result by less than this is not significant, with any p value.
@@ -32,9 +33,9 @@ pub(crate) struct PathStep {
 /// The stepwise path: the uppermost path in the lattice of combinations.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StepwisePath {
-    /// One step for each option.
+    /// One step for each factor.
     pub(crate) steps: Vec<PathStep>,
-    /// The cost without options divided by the cost with all.
+    /// The cost without options divided by the cost at the end of the path.
     pub(crate) all: f64,
     /// The best combination, and the cost without options divided by its cost.
     pub(crate) best: (Combination, f64),
@@ -47,8 +48,10 @@ impl StepwisePath {
         let mut at = Combination::NONE;
         let mut steps = Vec::new();
         cells.base()?;
-        while at != Combination::all(cells.factors()) {
-            let rivals = (0..cells.factors()).filter(|f| !at.has(*f)).map(|f| (f, at.with(f)));
+        while steps.len() < cells.factors() {
+            let more = (0..cells.options()).filter(|f| !at.has(*f)).map(|f| (f, at.with(f)));
+            // Not two options of one factor.
+            let rivals = more.filter(|(_, to)| cells.design().index(*to).is_some());
             let means: Option<Vec<(usize, f64)>> =
                 rivals.map(|(f, to)| Some((f, cells.mean(to).filter(|m| *m > 0.0)?))).collect();
             let (factor, mean) = means?.into_iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -94,6 +97,7 @@ fn welch(cells: &Cells, from: Combination, to: Combination) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::design::Design;
     use super::super::table1;
     use super::*;
 
@@ -165,6 +169,23 @@ mod tests {
         assert_eq!(welch(&cells, Combination::NONE, Combination(1)), None, "one run only");
         cells.add(Combination(1), 2.0);
         assert_eq!(welch(&cells, Combination::NONE, Combination(1)), Some(0.0), "no noise at all");
+    }
+
+    /// Options 1 and 2 are levels of one factor: the path takes the better of them, and no other.
+    #[test]
+    fn each_factor_is_a_step_to_its_best_level() {
+        let mut cells = Cells::of(&Design::new(&[2, 3]).unwrap());
+        for (bits, mean) in [(0, 12.0), (1, 8.0), (2, 3.0), (4, 6.0), (3, 2.0), (5, 1.0)] {
+            for run in table1::runs(mean, 0.001, 4) {
+                cells.add(Combination(bits), run);
+            }
+        }
+        let path = StepwisePath::of(&cells).unwrap();
+        let steps: Vec<(usize, u32)> = path.steps.iter().map(|s| (s.factor, s.to.0)).collect();
+        assert_eq!(steps, [(1, 2), (0, 3)]);
+        assert!((path.all - 6.0).abs() < 0.01);
+        assert_eq!(path.best.0, Combination(5), "not on the path");
+        assert_eq!(cells.summary_end(), Some(Combination(5)));
     }
 
     #[test]

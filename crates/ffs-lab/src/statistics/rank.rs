@@ -1,6 +1,7 @@
 //! The rank table: the combinations sorted by their means, with a bullet for each option.
 
-use super::cells::{Cells, Combination};
+use super::cells::Cells;
+use super::combination::Combination;
 use crate::portable_math;
 
 /// A row of a rank table.
@@ -46,7 +47,7 @@ pub(crate) fn importance(cells: &Cells) -> Vec<usize> {
     let size = |factor: &usize| {
         effect(cells, *factor).map_or(0.0, |effect| portable_math::ln(effect).abs())
     };
-    let mut order: Vec<usize> = (0..cells.factors()).collect();
+    let mut order: Vec<usize> = (0..cells.options()).collect();
     order.sort_by(|a, b| size(b).total_cmp(&size(a)));
     order
 }
@@ -72,6 +73,7 @@ impl RankTable {
 
 #[cfg(test)]
 mod tests {
+    use super::super::design::Design;
     use super::super::table1;
     use super::*;
 
@@ -104,6 +106,19 @@ mod tests {
             )
         });
         assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn an_effect_of_a_level_is_that_against_the_base() {
+        let mut cells = Cells::of(&Design::new(&[2, 3]).unwrap());
+        for (bits, mean) in [(0, 8.0), (1, 4.0), (2, 7.0), (3, 3.5), (4, 1.0), (5, 0.5)] {
+            cells.add(Combination(bits), mean);
+        }
+        let of = |option| effect(&cells, option).unwrap();
+        let expected = [0.5, 0.875, 0.125];
+        assert!((0..3).all(|option| (of(option) - expected[option]).abs() < 1e-12));
+        assert_eq!(importance(&cells), [2, 0, 1]);
+        assert_eq!(RankTable::of(&cells).rows.len(), 6);
     }
 
     #[test]

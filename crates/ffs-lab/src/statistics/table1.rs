@@ -1,6 +1,7 @@
 //! The paper's Table 1 as runs: the fixture of the golden tests.
 
-use super::cells::{Cells, Combination};
+use super::cells::Cells;
+use super::combination::Combination;
 
 /// Options (SU 1, DP 2, VM 4, DH 8), mean in seconds, percent of none, sigma / sqrt(n) in percent.
 pub(crate) const TABLE1: [(u32, f64, f64, f64); 16] = [

@@ -6,6 +6,7 @@
 use super::factor::Factor;
 use super::origin::Origin;
 use super::plan::{Plan, PlanItem};
+use crate::statistics::Combination;
 
 /// The benchmarks in the order of the paper's tables: workload, scale in `paper`, scale in `quick`.
 const BENCHMARKS: &[(&str, f64, f64)] = &[
@@ -56,14 +57,20 @@ impl Plan {
     }
 
     /// The plan with these factors. `micro` sets the other options itself, so it runs only with
-    /// soft updates if they are a factor, and with no factor otherwise.
+    /// soft updates if they are the factor `su`, and with no factor otherwise.
     #[must_use]
     pub fn with_factors(mut self, factors: Vec<Factor>) -> Plan {
-        let softdep = factors.iter().position(|factor| factor.name == "su");
         self.factors = factors;
+        let (design, bases) = (self.design(), Combination::NONE);
+        let softdep = |level: &String| level.split(',').any(|word| word == "softdep");
+        let su = self.factors.iter().enumerate().find(|(_, factor)| factor.name == "su");
+        let with = su.map_or(bases, |(at, factor)| {
+            let level = factor.levels.iter().skip(1).position(softdep).unwrap_or(0) + 1;
+            design.with_level(bases, at, level)
+        });
         for item in &mut self.workloads {
             if item.workload.split(':').next() == Some("micro") {
-                item.combinations = vec![softdep.map_or(0, |bit| 1 << bit)];
+                item.combinations = vec![with.0];
             }
         }
         self
@@ -95,6 +102,8 @@ mod tests {
         assert_eq!(micro(&["dp", "su"]), [2]);
         assert_eq!(micro(&["dp"]), [0]);
         assert_eq!(micro(&[]), [0]);
+        assert_eq!(micro(&["memory=64m/256m/1g", "su"]), [4]);
+        assert_eq!(micro(&["su=sync/async/softdep"]), [2]);
     }
 
     #[test]
@@ -102,7 +111,7 @@ mod tests {
         for plan in [Plan::paper(), Plan::quick()] {
             plan.check().unwrap();
             check_workloads(&plan).unwrap();
-            assert_eq!(plan.combinations(), 16);
+            assert_eq!(plan.combinations(), (0..16).collect::<Vec<u32>>());
         }
         assert_eq!(Plan::paper().replicates, 4);
         let postmark = |plan: Plan| plan.scale_of("postmark:number=7");

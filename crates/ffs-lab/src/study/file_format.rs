@@ -129,7 +129,8 @@ impl FinishedJobs {
         let Some(item) = item else { return Ok(false) };
         let (combination, replicate) = (result.combination, result.replicate);
         let job = Job { item, combination, replicate };
-        if combination >= plan.combinations() || replicate >= plan.replicates {
+        let known = plan.combinations().binary_search(&combination).is_ok();
+        if !known || replicate >= plan.replicates {
             return Ok(false);
         }
         match self.0.get(&job) {

@@ -27,6 +27,7 @@ mod run;
 mod tests;
 
 pub use factor::Factor;
+pub(crate) use factor::check_number;
 pub use job_runner::{WorkloadRunner, check_workloads, largest_job};
 pub use merge::merge;
 pub use origin::Origin;

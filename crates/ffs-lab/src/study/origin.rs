@@ -29,7 +29,7 @@ impl Origin {
     /// # Errors
     /// [`crate::LabError::Plan`] if a machine is unknown or its file is invalid.
     pub(super) fn of(target: &str, factors: &[Factor]) -> Result<Origin> {
-        let words = factors.iter().flat_map(|factor| [factor.off.as_str(), factor.on.as_str()]);
+        let words = factors.iter().flat_map(|factor| factor.levels.iter().map(String::as_str));
         let words = std::iter::once(target).chain(words).flat_map(|all| all.split([':', ',']));
         let mut machines: BTreeSet<&str> =
             words.filter_map(|word| word.strip_prefix("machine=")).collect();

@@ -3,6 +3,9 @@
 //! # Invariants
 //! 1. The jobs, their order and their seeds are a function of the plan.
 //! 2. All combinations of one replicate have the same seed, and so start on the same aged volume.
+//!
+//! A combination is a set of options, as bits. A factor of two levels has one option, and a factor
+//! of L levels has L - 1, of which at most one is in a combination.
 
 use std::fmt;
 
@@ -14,9 +17,8 @@ use super::factor::{self, Factor};
 use super::origin::Origin;
 use crate::error::{LabError, Result};
 use crate::shuffle::{Purpose, shuffled};
+use crate::statistics::{Combination, Design};
 
-/// Most factors of a study: 1024 combinations.
-const MOST_FACTORS: usize = 10;
 /// Most runs of each combination.
 const MOST_REPLICATES: u32 = 10_000;
 /// Mixed into the seeds of replicates, so that no other draw from the study's seed repeats them.
@@ -41,7 +43,8 @@ pub struct Plan {
     pub name: String,
     /// The workloads, in the order of the tables.
     pub workloads: Vec<PlanItem>,
-    /// The factors. Factor `i` is bit `i` of a combination.
+    /// The factors. Their options are the bits of a combination, in this order: if each factor has
+    /// two levels, factor `i` is bit `i`.
     pub factors: Vec<Factor>,
     /// Runs of each combination.
     pub replicates: u32,
@@ -59,7 +62,7 @@ pub struct Plan {
 pub struct Job {
     /// Index in [`Plan::workloads`].
     pub item: usize,
-    /// The factors that are on, by bit.
+    /// The options that are on, by bit.
     pub combination: u32,
     /// The number of the run, from 0.
     pub replicate: u32,
@@ -75,18 +78,29 @@ impl Plan {
         Ok(Plan { origin, ..self })
     }
 
-    /// The number of combinations of the factors.
+    /// The factors and their combinations. A plan that [`Plan::check`] refuses may have none.
     #[must_use]
-    pub fn combinations(&self) -> u32 {
-        1 << self.factors.len().min(MOST_FACTORS)
+    pub(crate) fn design(&self) -> Design {
+        let levels: Vec<usize> = self.factors.iter().map(|factor| factor.levels.len()).collect();
+        Design::new(&levels).unwrap_or_default()
     }
 
-    /// The name of a combination: `none`, `su`, `su+dp`.
+    /// All combinations of the levels of the factors.
+    #[must_use]
+    pub fn combinations(&self) -> Vec<u32> {
+        self.design().combinations().iter().map(|at| at.0).collect()
+    }
+
+    /// The names of the options, by bit: `su`, `big=20000`.
+    #[must_use]
+    pub(crate) fn option_names(&self) -> Vec<String> {
+        self.factors.iter().flat_map(Factor::option_names).collect()
+    }
+
+    /// The name of a combination: `none`, `su`, `su+dp`, `su+big=20000`.
     #[must_use]
     pub(crate) fn combination_name(&self, combination: u32) -> String {
-        let on = self.factors.iter().enumerate().filter(|(bit, _)| combination >> bit & 1 == 1);
-        let names: Vec<&str> = on.map(|(_, factor)| factor.name.as_str()).collect();
-        if names.is_empty() { "none".to_owned() } else { names.join("+") }
+        Combination(combination).name(&self.option_names(), "+")
     }
 
     /// All jobs, in the order of the tables.
@@ -95,7 +109,7 @@ impl Plan {
         let mut jobs = Vec::new();
         for (item, of) in self.workloads.iter().enumerate() {
             let wanted = |c: &u32| of.combinations.is_empty() || of.combinations.contains(c);
-            for combination in (0..self.combinations()).filter(wanted) {
+            for combination in self.combinations().into_iter().filter(wanted) {
                 let replicates = 0..self.replicates;
                 jobs.extend(replicates.map(|replicate| Job { item, combination, replicate }));
             }
@@ -135,8 +149,9 @@ impl Plan {
     /// The options of a combination, separated by commas.
     #[must_use]
     pub(crate) fn words_in(&self, combination: u32) -> String {
-        let bits = self.factors.iter().enumerate();
-        let words = bits.map(|(bit, f)| if combination >> bit & 1 == 1 { &f.on } else { &f.off });
+        let design = self.design();
+        let level = |factor: usize| design.level(Combination(combination), factor);
+        let words = self.factors.iter().enumerate().filter_map(|(n, f)| f.levels.get(level(n)));
         let words: Vec<&str> =
             words.map(String::as_str).filter(|words| !words.is_empty()).collect();
         words.join(",")
@@ -169,9 +184,6 @@ impl Plan {
         if self.replicates == 0 || self.replicates > MOST_REPLICATES {
             let most = MOST_REPLICATES;
             return refuse(format!("{} replicates: expected 1 to {most}", self.replicates));
-        }
-        if self.factors.len() > MOST_FACTORS {
-            return refuse(format!("more than {MOST_FACTORS} factors"));
         }
         factor::check(&self.factors, &self.target)
     }
@@ -251,5 +263,49 @@ impl std::str::FromStr for Shard {
 impl fmt::Display for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.index + 1, self.of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(factors: &[&str]) -> Plan {
+        let item = PlanItem { workload: "mh".into(), scale: 1.0, combinations: Vec::new() };
+        let factors = factors.iter().map(|text| Factor::parse(text).unwrap()).collect();
+        Plan { workloads: vec![item], replicates: 2, ..Plan::quick() }.with_factors(factors)
+    }
+
+    #[test]
+    fn all_combinations_of_levels_are_jobs() {
+        let plan = plan(&["su", "memory=64m/256m/1g", "dh"]);
+        plan.check().unwrap();
+        assert_eq!(plan.jobs().len(), 2 * 3 * 2 * 2);
+        let names: Vec<String> =
+            plan.combinations().into_iter().map(|c| plan.combination_name(c)).collect();
+        let first = ["none", "su", "memory=256m", "su+memory=256m", "memory=1g", "su+memory=1g"];
+        assert_eq!(names[..6], first);
+        assert_eq!(
+            names[6..],
+            first.map(|name| match name {
+                "none" => "dh".to_owned(),
+                name => format!("{name}+dh"),
+            })
+        );
+        let words = |name: &str| {
+            let at = plan.combinations().into_iter().find(|c| plan.combination_name(*c) == name);
+            plan.target_in(at.unwrap())
+        };
+        assert_eq!(words("none"), "sim:sync,memory=64m,dirhash_maxmem=0");
+        assert_eq!(words("su+memory=1g"), "sim:softdep,memory=1g,dirhash_maxmem=0");
+    }
+
+    #[test]
+    fn parts_have_each_job_of_three_levels_once() {
+        let plan = plan(&["memory=64m/256m/1g", "su"]);
+        let mut parts: Vec<Job> =
+            (0..3).flat_map(|index| plan.order(Shard { index, of: 3 })).collect();
+        parts.sort();
+        assert_eq!(parts, plan.jobs());
     }
 }

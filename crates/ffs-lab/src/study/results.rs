@@ -10,7 +10,7 @@ use crate::workload::Outcome;
 pub struct JobResult {
     /// The workload, as in [`super::PlanItem::workload`].
     pub workload: String,
-    /// The factors that were on: bits in the order of [`Plan::factors`].
+    /// The options that were on: bits in the order of [`Plan::factors`] and their levels.
     pub combination: u32,
     /// The number of the run, from 0.
     pub replicate: u32,

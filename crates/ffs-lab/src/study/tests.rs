@@ -440,8 +440,8 @@ fn factors_are_understood_and_refused_with_a_hint() {
     let paper = Factor::paper();
     assert_eq!(Factor::parse("dh").unwrap(), paper[3]);
     let own = Factor::parse("big=maxvnodes=1000,cache=4m/maxvnodes=90000").unwrap();
-    assert_eq!((own.off.as_str(), own.on.as_str()), ("maxvnodes=1000,cache=4m", "maxvnodes=90000"));
-    assert_eq!(Factor::parse("vfs.vmiodirenable").unwrap().on, "vmiodirenable=on");
+    assert_eq!(own.levels, ["maxvnodes=1000,cache=4m", "maxvnodes=90000"]);
+    assert_eq!(Factor::parse("vfs.vmiodirenable").unwrap().levels[1], "vmiodirenable=on");
     let refused = |text: &str| Factor::parse(text).unwrap_err().to_string();
     assert!(refused("vmiodirenabel").contains("did you mean 'vmiodirenable'?"));
     assert!(refused("xyz").contains("su, dp, vm, dh"), "{}", refused("xyz"));

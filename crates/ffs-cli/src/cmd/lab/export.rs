@@ -13,7 +13,8 @@ use crate::output;
 ///
 /// Writes runs.csv (a row for each run and result), phases.csv, counters.csv, published.csv (what
 /// others measured) and dictionary.csv, which has type, unit and meaning of every column and
-/// counter. Each factor is a column of 0 and 1. The same results give the same bytes.
+/// counter. Each factor is a column of 0 and 1, or of the numbers of its levels if it has more than
+/// two. The same results give the same bytes.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// A study's directory, or its results file

@@ -56,8 +56,9 @@ pub(super) struct RunArgs {
     scale: f64,
 
     /// A switch under study instead of su, dp, vm and dh: one of these, any switch of a mount that
-    /// is on or off, or NAME=OFF/ON with words for the target; may be given several times. `none`:
-    /// no switch is turned
+    /// is on or off, or NAME=OFF/ON with words for the target; may be given several times.
+    /// NAME=LEVEL/LEVEL/... has more levels, the first of which is the base; for a setting, its
+    /// values are enough: memory=64m/256m/1g. `none`: no switch is turned
     #[arg(long, value_name = "FACTOR")]
     factor: Vec<String>,
 

@@ -37,7 +37,6 @@ use ffs_device::{BlockDevice, DeviceError, Durability};
 use super::Machine;
 use super::disk::{SimDisk, Wait};
 use super::geometry::{Extent, SECTOR};
-use super::geometry::SECTOR;
 use log::{Block, BlockMap, LOG_BLOCK, Log, Placed};
 
 /// The size that mke2fs gave the journal of a volume of a gigabyte or more, bytes.

@@ -10,7 +10,8 @@
 //!
 //! # Invariants
 //! 1. The files depend on the results only: same results, same bytes.
-//! 2. Each table has the columns of `columns`, then for each factor a column of 0 and 1.
+//! 2. Each table has the columns of `columns`, then for each factor a column: of 0 and 1, or of the
+//!    number of the level, 0 for the first, if the factor has more than two levels.
 //! 3. A file appears under its name, or replaces its predecessor, only when it is complete.
 
 mod columns;
@@ -23,14 +24,17 @@ use super::published::Published;
 use super::put;
 use crate::error::{LabError, Result};
 use crate::plot::svg::csv;
-use crate::study::{JobResult, Plan, Results};
+use crate::statistics::Combination;
+use crate::study::{Factor, JobResult, Plan, Results};
 use crate::workload;
 use columns::{
     COUNTER, Column, CounterRow, JOB, JobRow, PHASE, PUBLISHED, PublishedRow, RUN, RunRow,
 };
 
-/// The prefix of the column of a factor.
+/// The prefix of the column of a factor of two levels.
 const FACTOR: &str = "on_";
+/// The prefix of the column of a factor of more levels.
+const LEVEL: &str = "level_";
 /// The heads of the dictionary.
 const HEADS: [&str; 6] = ["table", "column", "value", "type", "unit", "meaning"];
 
@@ -78,16 +82,17 @@ fn tables(results: &Results) -> Result<Vec<(&'static str, String)>> {
 
 /// The heads of a table: the columns of a job, the factors, the columns of the table.
 fn heads<R>(plan: &Plan, own: &[Column<R>]) -> String {
-    let factors = plan.factors.iter().map(|factor| factor_column(&factor.name));
+    let factors = plan.factors.iter().map(factor_column);
     let job = JOB.iter().map(|column| column.name.to_owned());
     let own = own.iter().map(|column| column.name.to_owned());
     job.chain(factors).chain(own).collect::<Vec<String>>().join(",")
 }
 
 /// The column of a factor: letters, digits and `_`.
-fn factor_column(name: &str) -> String {
+fn factor_column(factor: &Factor) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    format!("{FACTOR}{}", name.chars().map(plain).collect::<String>())
+    let prefix = if factor.is_two_level() { FACTOR } else { LEVEL };
+    format!("{prefix}{}", factor.name.chars().map(plain).collect::<String>())
 }
 
 /// The fields of a job and its factors, which begin each of its rows.
@@ -101,8 +106,8 @@ fn job_fields(plan: &Plan, job: &JobResult) -> Vec<String> {
         seed: job.seed,
     };
     let mut fields: Vec<String> = JOB.iter().map(|column| (column.value)(&row)).collect();
-    let bits = 0..plan.factors.len();
-    fields.extend(bits.map(|bit| (job.combination >> bit & 1).to_string()));
+    let (design, at) = (plan.design(), Combination(job.combination));
+    fields.extend((0..plan.factors.len()).map(|factor| design.level(at, factor).to_string()));
     fields
 }
 
@@ -188,21 +193,39 @@ fn entries(plan: Option<&Plan>) -> Vec<Entry> {
 /// The columns of a table, in the order of the table.
 fn of_table<R>(out: &mut Vec<Entry>, table: &str, own: &[Column<R>], plan: Option<&Plan>) {
     out.extend(JOB.iter().map(|column| entry(table, column)));
-    let factor = |name: &str, meaning: String| {
-        let kind = columns::Type::Flag.name();
-        [table, name, "", kind, "", &meaning].map(str::to_owned)
-    };
     match plan {
-        Some(plan) => out.extend(plan.factors.iter().map(|of| {
-            let meaning = format!("1: the target has '{}'; 0: it has '{}'", of.on, of.off);
-            factor(&factor_column(&of.name), meaning)
-        })),
+        Some(plan) => out.extend(plan.factors.iter().flat_map(|of| factor_entries(table, of))),
         None => {
+            let flag = columns::Type::Flag.name();
             let meaning = "a column for each factor of the study: 1 if it was on";
-            out.push(factor("on_FACTOR", meaning.to_owned()));
+            out.push([table, "on_FACTOR", "", flag, "", meaning].map(str::to_owned));
+            let integer = columns::Type::Integer.name();
+            let meaning = "the same for a factor of more than two levels: its level, 0 for the \
+                           first; the dictionary of the study has a row for each";
+            out.push([table, "level_FACTOR", "", integer, "1", meaning].map(str::to_owned));
         }
     }
     out.extend(own.iter().map(|column| entry(table, column)));
+}
+
+/// The row of a factor's column, and a row for each of its levels if there are more than two.
+fn factor_entries(table: &str, factor: &Factor) -> Vec<Entry> {
+    let column = factor_column(factor);
+    if let [off, on] = factor.levels.as_slice() {
+        let meaning = format!("1: the target has '{on}'; 0: it has '{off}'");
+        let flag = columns::Type::Flag.name();
+        return vec![[table, &column, "", flag, "", &meaning].map(str::to_owned)];
+    }
+    let (integer, name) = (columns::Type::Integer.name(), &factor.name);
+    let meaning = format!("level of {name}, 0 for the first, which is the base");
+    let mut out = vec![[table, &column, "", integer, "1", &meaning].map(str::to_owned)];
+    let names = factor.level_names();
+    for (number, (words, level)) in factor.levels.iter().zip(names).enumerate() {
+        let level = if number == 0 { "the base".to_owned() } else { format!("{name}={level}") };
+        let meaning = format!("{level}: the target has '{words}'");
+        out.push([table, &column, &number.to_string(), "", "", &meaning].map(str::to_owned));
+    }
+    out
 }
 
 fn entry<R>(table: &str, column: &Column<R>) -> Entry {

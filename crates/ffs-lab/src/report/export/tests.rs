@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::report::tests::synthetic::study;
+use crate::report::tests::synthetic::{levels, study};
 
 /// The records of a CSV text (RFC 4180), each with as many fields as the first.
 fn records(text: &str) -> Vec<Vec<String>> {
@@ -71,12 +71,38 @@ fn each_run_has_a_row_with_its_factors_and_value() {
             assert_eq!(row[at("replicate")], (job.replicate + 1).to_string());
             for (bit, factor) in results.plan.factors.iter().enumerate() {
                 let on = job.combination >> bit & 1;
-                assert_eq!(row[at(&factor_column(&factor.name))], on.to_string());
+                assert_eq!(row[at(&format!("on_{}", factor.name))], on.to_string());
             }
             let value: f64 = row[at("value")].parse().unwrap();
             assert_eq!(value.to_bits(), metric.value().to_bits(), "no digit is lost");
         }
     }
+}
+
+#[test]
+fn a_factor_of_three_levels_is_a_column_of_numbers_with_a_meaning() {
+    let results = levels(1);
+    let tables = tables_of(&results);
+    let runs = &tables["runs.csv"];
+    let at = |name: &str| runs[0].iter().position(|head| head == name).unwrap();
+    let found: Vec<[&str; 3]> = runs[1..]
+        .iter()
+        .map(|row| ["combination", "on_su", "level_big"].map(|name| row[at(name)].as_str()))
+        .collect();
+    let expected = [
+        ["none", "0", "0"],
+        ["su", "1", "0"],
+        ["big=20000", "0", "1"],
+        ["su+big=20000", "1", "1"],
+        ["big=90000", "0", "2"],
+        ["su+big=90000", "1", "2"],
+    ];
+    assert_eq!(found, expected);
+    let rows = tables["dictionary.csv"].iter().filter(|row| row[..2] == ["runs", "level_big"]);
+    let rows: Vec<(&str, &str)> = rows.map(|row| (row[2].as_str(), row[5].as_str())).collect();
+    assert_eq!(rows.len(), 4);
+    assert_eq!(rows[1], ("0", "the base: the target has 'maxvnodes=5000'"));
+    assert_eq!(rows[3], ("2", "big=90000: the target has 'maxvnodes=90000'"));
 }
 
 #[test]

@@ -5,6 +5,8 @@
 //!    results are `null`.
 //! 2. The text can be embedded in HTML and in XML: it has no `<`, `>` or `&`.
 //!
+//! An option `big=20000` is a level of the factor `big`, and excludes its other levels.
+//!
 //! Costs are seconds, seconds for each unit of work, or percent; numbers have six digits.
 
 use std::collections::BTreeMap;
@@ -14,8 +16,27 @@ use serde::Serialize;
 use super::super::study_data::{Benchmark, ResultSeries, StudyData};
 use super::super::{Report, alike, charts, format, reproduction};
 use crate::error::{LabError, Result};
-use crate::statistics::{Combination, StepwisePath};
+use crate::statistics::{Cells, Combination, StepwisePath};
 use crate::workload::MetricKind;
+
+/// A number for each combination. If options exclude each other, only the combinations that exist
+/// have a number.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ByCombination {
+    TwoLevel(Vec<Option<f64>>),
+    Levels(BTreeMap<u32, f64>),
+}
+
+impl ByCombination {
+    fn of(cells: &Cells, value: impl Fn(Combination) -> Option<f64>) -> ByCombination {
+        if cells.design().is_two_level() {
+            return ByCombination::TwoLevel(cells.combinations().map(value).collect());
+        }
+        let numbers = cells.combinations().filter_map(|at| Some((at.0, value(at)?)));
+        ByCombination::Levels(numbers.collect())
+    }
+}
 
 /// The data of a page.
 #[derive(Serialize)]
@@ -28,6 +49,7 @@ struct PageData {
     studies: Vec<StudyView>,
 }
 
+/// An option: a factor of two levels, or a level of another factor.
 #[derive(Serialize)]
 struct FactorData {
     name: String,
@@ -58,9 +80,9 @@ struct ResultData {
     /// The index of the result that represents this one.
     like: usize,
     /// Mean costs by combination.
-    costs: Vec<Option<f64>>,
+    costs: ByCombination,
     /// Standard deviations, percent of the mean, by combination.
-    sigmas: Vec<Option<f64>>,
+    sigmas: ByCombination,
     /// Published seconds by combination.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     published: BTreeMap<u32, f64>,
@@ -108,7 +130,7 @@ struct StudyView {
     settings: BTreeMap<String, String>,
     factors: Vec<String>,
     /// Mean costs by combination, for each result of the page.
-    costs: Vec<Option<Vec<Option<f64>>>>,
+    costs: Vec<Option<ByCombination>>,
 }
 
 /// The JSON of a report.
@@ -133,12 +155,6 @@ impl PageData {
         let measured = &report.measured;
         let shown = measured.benchmarks.iter().filter(|b| !b.curves());
         let benchmarks: Vec<&Benchmark> = shown.collect();
-        let factor = |(n, factor): (usize, &crate::study::Factor)| FactorData {
-            name: factor.name.clone(),
-            long: measured.long.get(n).cloned().unwrap_or_default(),
-            off: factor.off.clone(),
-            on: factor.on.clone(),
-        };
         let results = results(report, &benchmarks);
         let place = |b: &Benchmark| benchmarks.iter().position(|other| other.words == b.words);
         let mut sections = Vec::new();
@@ -159,7 +175,7 @@ impl PageData {
         let mut studies = vec![StudyView::of(measured, &results, &benchmarks)];
         studies.extend(report.others.iter().map(|o| StudyView::of(o, &results, &benchmarks)));
         PageData {
-            factors: measured.plan.factors.iter().enumerate().map(factor).collect(),
+            factors: options(measured),
             benchmarks: benchmarks
                 .iter()
                 .map(|b| BenchmarkData {
@@ -174,6 +190,21 @@ impl PageData {
             studies,
         }
     }
+}
+
+/// The options, in the order of their bits.
+fn options(measured: &StudyData) -> Vec<FactorData> {
+    let levels = measured.plan.factors.iter().flat_map(|factor| {
+        let base = factor.levels.first();
+        factor.levels.iter().skip(1).map(move |level| (base, level))
+    });
+    let names = measured.short.iter().zip(&measured.long).zip(levels);
+    let option =
+        |((name, long), (base, level)): ((&String, &String), (Option<&String>, &String))| {
+            let (name, long) = (name.clone(), long.clone());
+            FactorData { name, long, off: base.cloned().unwrap_or_default(), on: level.clone() }
+        };
+    names.map(option).collect()
 }
 
 /// Workload and metric of a number.
@@ -224,7 +255,7 @@ impl ResultData {
             scale: format::scaled(series.kind, &series.unit, 1.0),
             like,
             costs: costs(series),
-            sigmas: cells.combinations().map(sigma).collect(),
+            sigmas: ByCombination::of(cells, sigma),
             published: published.collect(),
             named: named.map(|(_, _, row)| row.options.clone()),
             best: path.as_ref().map(|path| (path.best.0.0, rounded(path.best.1))),
@@ -237,8 +268,8 @@ impl ResultData {
     }
 }
 
-fn costs(series: &ResultSeries) -> Vec<Option<f64>> {
-    series.cells.combinations().map(|at| series.cells.mean(at).map(rounded)).collect()
+fn costs(series: &ResultSeries) -> ByCombination {
+    ByCombination::of(&series.cells, |at| series.cells.mean(at).map(rounded))
 }
 
 impl NumberData {
@@ -289,7 +320,7 @@ impl StudyView {
         StudyView {
             label: format!("{} · seed {} · {}", plan.name, plan.seed, plan.target),
             settings,
-            factors: plan.factors.iter().map(|factor| factor.name.clone()).collect(),
+            factors: study.short.clone(),
             costs: results.iter().map(found).collect(),
         }
     }
@@ -318,6 +349,20 @@ mod tests {
         let untar = &data["results"][0];
         assert_eq!(untar["published"]["0"], 300.0);
         assert_eq!(untar["costs"].as_array().unwrap().len(), 16);
+    }
+
+    #[test]
+    fn levels_are_options_and_only_their_combinations_have_costs() {
+        let report = Report::of(&synthetic::levels(2)).unwrap();
+        let data: serde_json::Value = serde_json::from_str(&json(&report).unwrap()).unwrap();
+        let options = data["factors"].as_array().unwrap();
+        let names: Vec<&str> = options.iter().filter_map(|o| o["name"].as_str()).collect();
+        assert_eq!(names, ["su", "big=20000", "big=90000"]);
+        assert_eq!(options[2]["off"], "maxvnodes=5000");
+        assert_eq!(options[2]["on"], "maxvnodes=90000");
+        let costs = data["results"][0]["costs"].as_object().unwrap();
+        assert_eq!(costs.keys().collect::<Vec<&String>>(), ["0", "1", "2", "3", "4", "5"]);
+        assert_eq!(data["studies"][0]["costs"][0], data["results"][0]["costs"]);
     }
 
     #[test]

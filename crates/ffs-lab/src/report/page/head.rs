@@ -6,7 +6,7 @@ use super::super::score::{FACTORS, Score, Tally, is_within};
 use super::super::study_data::{Benchmark, ResultSeries, StudyData};
 use super::super::{Report, format};
 use crate::plot::times;
-use crate::statistics::Combination;
+use crate::statistics::Cells;
 use crate::study::Factor;
 use crate::workload::MetricKind;
 
@@ -87,7 +87,7 @@ pub(super) fn heading(measured: &StudyData) -> String {
                         together?";
         return question.to_owned();
     }
-    match measured.long.as_slice() {
+    match measured.factor_names().as_slice() {
         [] => "Benchmark results".to_owned(),
         [one] => format!("The effect of {one}"),
         names => format!("The effects of {}, alone and together", listed(names)),
@@ -98,7 +98,7 @@ pub(super) fn heading(measured: &StudyData) -> String {
 pub(super) fn about(measured: &StudyData) -> String {
     let plan = &measured.plan;
     let benchmarks = format::plural(measured.benchmarks.len(), "benchmark");
-    let under = match plan.combinations() {
+    let under = match measured.design.combinations().len() {
         1 => "with its default options".to_owned(),
         n => format!("under all {n} combinations of the options"),
     };
@@ -124,8 +124,8 @@ fn results(measured: &StudyData) -> impl Iterator<Item = (&Benchmark, &ResultSer
 }
 
 pub(super) fn lead(measured: &StudyData) -> String {
-    let all = Combination::all(measured.short.len());
-    let gains = results(measured).filter_map(|(b, s)| Some((s.cells.gain(all)?, b, s)));
+    let gain = |cells: &Cells| cells.gain(cells.summary_end()?);
+    let gains = results(measured).filter_map(|(b, s)| Some((gain(&s.cells)?, b, s)));
     let mut gains: Vec<(f64, &Benchmark, &ResultSeries)> = gains.collect();
     gains.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (Some(best), Some(worst)) = (gains.first(), gains.last()) else {
@@ -134,8 +134,12 @@ pub(super) fn lead(measured: &StudyData) -> String {
     let middle = gains[gains.len() / 2].0;
     let name = |(_, b, s): &(f64, &Benchmark, &ResultSeries)| format!("{}, {}", b.title, s.title);
     let what = format::plural(gains.len(), "result");
+    let with = match measured.design.is_two_level() {
+        true => "With all options on",
+        false => "With the best combination of levels for each",
+    };
     format!(
-        "With all options on, the median improvement of {what} is {}: from {} ({}) to {} ({}).",
+        "{with}, the median improvement of {what} is {}: from {} ({}) to {} ({}).",
         times(middle),
         times(worst.0),
         name(worst),

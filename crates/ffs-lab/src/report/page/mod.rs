@@ -16,6 +16,7 @@ use super::{Report, charts, format};
 use crate::error::{LabError, Result};
 use crate::plot::{Figure, style};
 use crate::statistics::Combination;
+use crate::study::Factor;
 
 const CSS: &str = include_str!("../../../templates/report.css");
 /// The script of the page, in the order of its parts.
@@ -26,8 +27,11 @@ const SCRIPT: &str = concat!(
     include_str!("../../../templates/page/numbers.js"),
     include_str!("../../../templates/page/whatif.js"),
     include_str!("../../../templates/page/figures.js"),
-    include_str!("../../../templates/page/main.js"),
 );
+/// What the script has besides if a factor of a study has more than two levels.
+const LEVELS: &str = include_str!("../../../templates/page/levels.js");
+/// The end of the script.
+const MAIN: &str = include_str!("../../../templates/page/main.js");
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -64,7 +68,11 @@ struct Page {
     version: &'static str,
     runs: String,
     data: String,
-    script: &'static str,
+    script: String,
+    /// Whether a factor has more than two levels.
+    has_levels: bool,
+    /// The factors with more than two levels, and their levels.
+    levels: Vec<(String, Vec<String>)>,
 }
 
 struct TargetView {
@@ -166,7 +174,11 @@ impl Page {
         let percent = percent(measured);
         let lists = reproduction::lists(measured, &report.published);
         let plan = &measured.plan;
-        let factor = |f: &crate::study::Factor| (f.name.clone(), shown(&f.off), shown(&f.on));
+        let factor = |f: &Factor| match f.levels.as_slice() {
+            [off, on] => Some((f.name.clone(), shown(off), shown(on))),
+            _ => None,
+        };
+        let levels = |f: &Factor| (f.name.clone(), f.levels.iter().map(|l| shown(l)).collect());
         let mut page = Page {
             title: format!("ffs lab: {}", plan.name),
             style: format!("{}{}{CSS}", style::COLOURS, style::SHAPES),
@@ -194,13 +206,15 @@ impl Page {
             curves,
             percent,
             experiment: experiment(measured),
-            factors: plan.factors.iter().map(factor).collect(),
+            factors: plan.factors.iter().filter_map(factor).collect(),
+            has_levels: !measured.design.is_two_level(),
+            levels: plan.factors.iter().filter(|f| !f.is_two_level()).map(levels).collect(),
             machine: machine(&plan.target),
             command: super::command::again(plan),
             version: env!("CARGO_PKG_VERSION"),
             runs: format::plural(measured.jobs.0, "run"),
             data: data::json(report)?,
-            script: SCRIPT,
+            script: script(report),
         };
         page.contents = page.table_of_contents();
         Ok(page)
@@ -229,6 +243,13 @@ impl Page {
         contents.push(fixed("method", "Method"));
         contents
     }
+}
+
+/// The script of the page.
+fn script(report: &Report) -> String {
+    let mut studies = std::iter::once(&report.measured).chain(&report.others);
+    let levels = if studies.any(|study| !study.design.is_two_level()) { LEVELS } else { "" };
+    format!("{SCRIPT}{levels}{MAIN}")
 }
 
 fn shown(words: &str) -> String {
@@ -309,13 +330,12 @@ fn lists_words(lists: &[ComparedOptions]) -> String {
 
 /// All results in percent, one column for each combination.
 fn percent(measured: &StudyData) -> PercentTable {
-    /// The most factors: 32 columns.
-    const MOST: usize = 5;
-    if measured.short.len() > MOST {
+    /// The most columns: five factors of two levels.
+    const MOST: usize = 32;
+    let mut columns = measured.design.combinations().to_vec();
+    if columns.len() > MOST {
         return PercentTable::default();
     }
-    let all: Vec<Combination> = (0..measured.plan.combinations()).map(Combination).collect();
-    let mut columns = all;
     columns.sort_by_key(|c| (c.count(), c.0));
     let heads = columns.iter().map(|c| c.name(&measured.short, " ")).collect();
     let benchmarks = measured.benchmarks.iter().filter(|benchmark| !benchmark.curves());
@@ -333,8 +353,9 @@ fn percent(measured: &StudyData) -> PercentTable {
 
 fn experiment(measured: &StudyData) -> String {
     let plan = &measured.plan;
-    let combinations = format::plural(plan.combinations() as usize, "combination");
-    let options = format::plural(plan.factors.len(), "option");
+    let combinations = format::plural(measured.design.combinations().len(), "combination");
+    let what = if measured.design.is_two_level() { "option" } else { "factor" };
+    let options = format::plural(plan.factors.len(), what);
     format!(
         "{combinations} of {options}, each run {}. Seed {} determines the order of the runs and \
          the seeds of the replicates. All combinations of a replicate have its seed and begin on a \

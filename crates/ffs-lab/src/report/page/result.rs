@@ -3,6 +3,7 @@
 use super::super::explain::{self, WorkTable};
 use super::super::study_data::{Benchmark, ResultSeries};
 use super::super::{Report, alike, charts, format};
+use crate::plot::interaction::{self, LevelAxis, LevelLine};
 use crate::plot::{Figure, style, times};
 use crate::statistics::{Combination, Model, RankTable, StepwisePath, hints};
 use crate::workload::MetricKind;
@@ -32,6 +33,8 @@ pub(super) struct ResultView {
     pub(super) alike: String,
     /// The figures of this study, and those of the published numbers.
     pub(super) figures: Vec<FigureView>,
+    /// The figures over the levels of factors with more than two.
+    pub(super) levels: Vec<LevelsView>,
     pub(super) work: Option<WorkTable>,
 }
 
@@ -42,6 +45,16 @@ pub(super) struct FigureView {
     pub(super) words: &'static str,
     pub(super) triangle: Option<String>,
     pub(super) lattice: Option<String>,
+}
+
+/// The figure of a result over the levels of a factor, and its table.
+pub(super) struct LevelsView {
+    pub(super) factor: String,
+    pub(super) figure: String,
+    /// A sentence about lines that are not drawn.
+    pub(super) rest: String,
+    pub(super) heads: Vec<String>,
+    pub(super) rows: Vec<(String, Vec<String>)>,
 }
 
 pub(super) struct RankView {
@@ -107,11 +120,12 @@ fn result(
     let figure = |kind: &str| report.figure(&format!("{id}-{kind}")).map(Figure::inline);
     let chips = path.as_ref().map_or_else(Vec::new, StepwisePath::significant);
     let table = RankTable::of(cells);
+    let end = cells.summary_end();
     let colour = |factor: &usize| factor % style::SERIES;
     ResultView {
         title: series.title.clone(),
         open: false,
-        gain: cells.gain(Combination::all(cells.factors())).map_or_else(String::new, times),
+        gain: end.and_then(|end| cells.gain(end)).map_or_else(String::new, times),
         chips: chips.iter().map(|f| (colour(f), names[*f].clone())).collect(),
         sub: sub(series),
         unit: unit(series),
@@ -138,15 +152,39 @@ fn result(
             })
             .filter(|view| view.triangle.is_some() || view.lattice.is_some())
             .collect(),
+        levels: levels(report, benchmark, series),
         work: explain::work(series, names).filter(|_| series.kind != MetricKind::CpuPercent),
         id,
     }
 }
 
-/// The value without options and the value with all.
+/// The figures over the levels of factors, with the percentages that they show.
+fn levels(report: &Report, benchmark: &Benchmark, series: &ResultSeries) -> Vec<LevelsView> {
+    let measured = &report.measured;
+    let view = |axis: &LevelAxis| {
+        let figure = report.figure(&charts::level_id(benchmark, series, axis))?.inline();
+        let lines = interaction::lines(&series.cells, axis);
+        let value = |v: &Option<f64>| v.map_or_else(|| "–".to_owned(), |v| format::fixed(v, 2));
+        let row = |line: &LevelLine| {
+            let name = line.others.name(&measured.short, "+");
+            (name, line.percent.iter().map(value).collect())
+        };
+        Some(LevelsView {
+            factor: axis.name.clone(),
+            figure,
+            rest: interaction::rest(lines.len()),
+            heads: axis.levels.clone(),
+            rows: lines.iter().map(row).collect(),
+        })
+    };
+    measured.axes.iter().filter_map(view).collect()
+}
+
+/// The value without options and the value with all, or the best one.
 fn sub(series: &ResultSeries) -> String {
     let cells = &series.cells;
-    let ends = cells.mean(Combination::NONE).zip(cells.mean(Combination::all(cells.factors())));
+    let end = cells.summary_end().and_then(|end| cells.mean(end));
+    let ends = cells.mean(Combination::NONE).zip(end);
     let Some((from, to)) = ends.filter(|_| cells.factors() > 0) else { return String::new() };
     let show = |cost: f64| format::short(scaled(series, series.shown(cost)));
     format!("{} → {} {}", show(from), show(to), unit(series))

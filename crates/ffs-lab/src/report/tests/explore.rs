@@ -180,3 +180,43 @@ fn tables_behind_figures_are_sorted_and_marks_have_words() {
     assert!(browser.value(ratios).as_u64().unwrap() > 3, "the curves as ratios");
     assert_eq!(browser.complaints, [""; 0]);
 }
+
+#[test]
+fn levels_are_chosen_from_a_menu() {
+    let Some(mut browser) = Browser::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let report = Report::of(&synthetic::levels(2)).unwrap();
+    let page = report.write(dir.path()).unwrap().page;
+    for (width, height) in WINDOWS {
+        browser.window(width, height, false);
+        browser.open(&page, "");
+        browser.value("document.querySelectorAll('details').forEach(d => d.open = true)");
+        let over = "document.documentElement.scrollWidth - innerWidth";
+        assert!(browser.value(over).as_f64().unwrap() <= 0.0, "{width}: wider than the window");
+        assert_eq!(browser.text(OUTSIDE), "", "{width}: outside of the window");
+        assert_eq!(browser.text(COVERED), "", "{width}: texts cover each other");
+    }
+    // Each option halves the time. At first all switches are on: su and the last level of big.
+    let shown = |browser: &mut Browser| browser.text(&chart("whatif-figure"));
+    assert!(shown(&mut browser).contains("×4.0"), "{}", shown(&mut browser));
+    let choose = |value: &str| {
+        format!(
+            "(() => {{ const menu = document.querySelectorAll('#whatif-figure .side select')[1];
+              menu.value = '{value}'; menu.dispatchEvent(new Event('change'));
+              return [...menu.options].map(o => o.textContent).join(' '); }})()"
+        )
+    };
+    let levels = browser.text(&choose(""));
+    assert_eq!(levels, "maxvnodes=5000 20000 90000");
+    assert!(browser.text("location.hash").contains("v-on=su"));
+    assert!(shown(&mut browser).contains("×2.0"), "{}", shown(&mut browser));
+    browser.open(&page, "#whatif?w-on=big%3D20000&v-on=su,big%3D20000,big%3D90000");
+    let shown = shown(&mut browser);
+    assert!(shown.contains("×2.0") || shown.contains("×1.9"), "{shown}");
+    let note = browser.text("document.querySelector('#whatif-figure .note').textContent");
+    assert!(note.contains("with su+big=90000 than with big=20000"), "{note}");
+    browser.point("#thing-run-levels-2-big circle");
+    let words = browser.text(TIP);
+    assert!(words.contains("% of the base"), "{words}");
+    assert_eq!(browser.complaints, [""; 0]);
+}

@@ -294,6 +294,43 @@ fn any_options_and_single_runs_make_a_report() {
     assert!(Report::of(&study).unwrap_err().to_string().contains("11 factors"));
 }
 
+/// Factors of more than two levels have figures over their levels, and no lattice.
+#[test]
+fn levels_make_a_report() {
+    let report = Report::of(&synthetic::levels(3)).unwrap();
+    let html = sound(&report);
+    let names: Vec<&str> = report.figures.iter().map(|figure| figure.id.as_str()).collect();
+    assert_eq!(names, ["summary", "summary-narrow", "thing-run-levels-2-big"]);
+    assert!(html.contains("The triangles and the lattice of all combinations are left out"));
+    assert!(html.contains("6 combinations of 2 factors, each run 3 times"));
+    assert!(html.contains("<code>maxvnodes=5000</code> (base), <code>maxvnodes=20000</code>"));
+    assert!(html.contains("The effects of softupdates and big, alone and together"));
+    assert!(html.contains("With the best combination of levels for each"));
+    let text = text::render(&report, Detail::Everything);
+    // su halves the time, and so does each level of big.
+    let row = |start: &str| {
+        let line = text.lines().find(|line| line.trim_start().starts_with(start));
+        line.unwrap_or_default().split_whitespace().collect::<Vec<&str>>().join(" ")
+    };
+    assert_eq!(row("% of none, by big"), "% of none, by big 5000 20000 90000");
+    assert!(row("thing: run").contains("×4"), "{text}");
+    let term = row("su:big=90000");
+    let value: f64 = term.split(' ').nth(1).unwrap_or_default().parse().unwrap();
+    assert!((value - 25.0).abs() < 2.0, "{term}");
+    assert!(text.lines().all(|line| line.chars().count() < 160 && !line.ends_with(' ')));
+}
+
+/// The page of factors of two levels has no part for more, so that it is the same as before.
+#[test]
+fn a_study_of_two_levels_has_no_trace_of_more() {
+    let html = Report::of(&synthetic::small(&["a", "b"], 2)).unwrap().html().unwrap();
+    assert!(!html.contains("switchOf") && !html.contains("(base)"));
+    assert!(!html.contains("more than two levels"));
+    let with = Report::of(&synthetic::small(&["a", "b"], 2)).unwrap();
+    let with = with.with(&synthetic::levels(1)).unwrap().html().unwrap();
+    assert!(with.contains("switchOf"), "the panel has the levels of the other study");
+}
+
 #[test]
 fn the_terminal_has_the_same_tables() {
     let report = Report::of(&synthetic::study(4)).unwrap();

@@ -12,8 +12,7 @@ use crate::workload::{Metric, MetricKind, Outcome, PhaseResult};
 pub(super) fn factors(names: &[&str]) -> Vec<Factor> {
     let factor = |name: &&str| Factor {
         name: (*name).to_owned(),
-        off: format!("{name}=off"),
-        on: format!("{name}=on"),
+        levels: vec![format!("{name}=off"), format!("{name}=on")],
     };
     names.iter().map(factor).collect()
 }
@@ -201,6 +200,17 @@ pub(crate) fn study(replicates: u32) -> Results {
 
 /// One workload with one result under any options; each halves it.
 pub(crate) fn small(names: &[&str], replicates: u32) -> Results {
+    of_factors(factors(names), replicates)
+}
+
+/// The same with a factor of two levels and one of three.
+pub(crate) fn levels(replicates: u32) -> Results {
+    let big = Factor::parse("big=maxvnodes=5000/maxvnodes=20000/maxvnodes=90000").unwrap();
+    of_factors([factors(&["su"]), vec![big]].concat(), replicates)
+}
+
+/// One workload with one result; each option halves it.
+pub(crate) fn of_factors(factors: Vec<Factor>, replicates: u32) -> Results {
     let plan = Plan {
         name: "mine".to_owned(),
         workloads: vec![PlanItem {
@@ -208,7 +218,7 @@ pub(crate) fn small(names: &[&str], replicates: u32) -> Results {
             scale: 0.5,
             combinations: Vec::new(),
         }],
-        factors: factors(names),
+        factors,
         replicates,
         seed: 7,
         target: "core".to_owned(),
@@ -216,7 +226,7 @@ pub(crate) fn small(names: &[&str], replicates: u32) -> Results {
     };
     let mut noise = Noise(7);
     let mut jobs = Vec::new();
-    for combination in 0..1 << names.len() {
+    for combination in plan.combinations() {
         for replicate in 0..replicates {
             let seconds =
                 64.0 / f64::from(1 << u32::count_ones(combination)) * (1.0 + 0.01 * noise.next());

@@ -1,5 +1,6 @@
 //! The model against the paper's tables, against the closed form, and against another package.
 
+use super::super::design::Design;
 use super::super::table1::{self, runs};
 use super::*;
 
@@ -311,4 +312,84 @@ fn other_numbers_of_options_work_too() {
     baseless.add(Combination(1), 1.0);
     assert_eq!(Model::fit(&baseless), None);
     assert_eq!(Model::fit(&Cells::new(3)), None);
+}
+
+/// Made-up costs of factors with two, three and two levels (options su, big=2, big=3, dh), between
+/// two and five runs a combination.
+fn synthetic_levels() -> Cells {
+    let mut x: u64 = 20_020_610;
+    let mut noise = || {
+        x = (x * 1_103_515_245 + 12_345) % (1 << 31);
+        2.0 * (x as f64 / f64::from(1_u32 << 31) - 0.5)
+    };
+    let mut cells = Cells::of(&Design::new(&[2, 3, 2]).unwrap());
+    for c in cells.combinations() {
+        let on = |option| f64::from(u8::from(c.has(option)));
+        let (su, second, third, dh) = (on(0), on(1), on(2), on(3));
+        let mean = 80.0 - 30.0 * su - 9.0 * second - 14.0 * third - 1.5 * dh
+            + 6.0 * su * second
+            + 11.0 * su * third
+            - 2.5 * third * dh;
+        for _ in 0..2 + (c.0 * 5 + 3) % 4 {
+            cells.add(c, mean + noise());
+        }
+    }
+    cells
+}
+
+/// The same package on [`synthetic_levels`]: `OLS(percent of the mean of none, su * C(big) * dh)`
+/// with treatment coding. `C(big)[T.1]` is option 2, `C(big)[T.2]` option 4.
+const STATSMODELS_LEVELS: [(u32, f64, f64, f64); 12] = [
+    (0, 100.0, 0.326880949, 5.575008e-54),
+    (1, -37.7197237, 0.611538259, 3.653122e-33),
+    (2, -11.278213, 0.533794355, 1.445775e-19),
+    (4, -16.9870919, 0.462279471, 1.665209e-26),
+    (8, -1.45529124, 0.462279471, 3.700854e-03),
+    (3, 8.68679996, 0.828026717, 1.481032e-11),
+    (5, 13.933245, 0.8648457, 2.587244e-16),
+    (9, 0.0713914418, 0.8648457, 9.347591e-01),
+    (10, 0.710679582, 0.754899216, 3.540076e-01),
+    (12, -3.11478709, 0.653761898, 4.527984e-05),
+    (11, -1.39930883, 1.17100661, 2.414634e-01),
+    (13, -0.799915637, 1.22307652, 5.180818e-01),
+];
+
+#[test]
+fn another_package_finds_the_same_terms_of_three_levels() {
+    let cells = synthetic_levels();
+    agrees(&cells, &STATSMODELS_LEVELS);
+    let (sigma, degrees) = Model::fit(&cells).unwrap().spread.unwrap();
+    assert!((sigma / 0.730_928_022_635_999_7 - 1.0).abs() < 1e-9);
+    assert_eq!(degrees, 30);
+}
+
+/// The same package, the same data without combinations 10 and 13, terms of two options at most.
+const STATSMODELS_LEVELS_PARTIAL: [(u32, f64); 10] = [
+    (0, 100.0),
+    (1, -37.7197237),
+    (2, -11.278213),
+    (4, -16.9870919),
+    (8, -1.45529124),
+    (3, 8.68679996),
+    (5, 13.933245),
+    (9, 0.0713914418),
+    (10, -0.688629244),
+    (12, -3.11478709),
+];
+
+#[test]
+fn a_partial_experiment_of_three_levels_has_the_terms_that_can_be_estimated() {
+    let whole = synthetic_levels();
+    let mut cells = Cells::of(whole.design());
+    for c in whole.combinations().filter(|c| ![10, 13].contains(&c.0)) {
+        for run in whole.runs(c) {
+            cells.add(c, *run);
+        }
+    }
+    let model = Model::fit(&cells).unwrap();
+    assert_eq!((model.order, model.is_complete, model.terms.len()), (2, false, 10));
+    for (set, value) in STATSMODELS_LEVELS_PARTIAL {
+        let term = model.term(Combination(set)).unwrap();
+        assert!((term.value - value).abs() < 1e-6, "{term:?}: {value}");
+    }
 }
