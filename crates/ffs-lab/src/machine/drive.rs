@@ -1,8 +1,8 @@
-//! The drive: arm, platters, read-ahead buffer and write cache; overlapping tracks ([`super::smr`]);
-//! or flash memory ([`super::flash`]).
+//! The drive: arm, platters, read-ahead buffer and write cache; overlapping tracks
+//! ([`super::smr`]); or flash memory ([`super::flash`]).
 //!
-//! The drive gets a command and returns the time of its completion. Only flash memory gets one while
-//! another is in progress.
+//! The drive gets a command and returns the time of its completion. Only flash memory gets one
+//! while another is in progress.
 //!
 //! # Invariants
 //! 1. Commands come in the order of time. The drive computes its own work (reading ahead, emptying

@@ -119,13 +119,6 @@ impl Preset {
 
     fn check(&self) -> std::result::Result<(), String> {
         let (d, v) = (&self.disk, &self.volume);
-        let bounds = |name: &str, value: f64, least: f64, most: f64| {
-            if (least..=most).contains(&value) {
-                Ok(())
-            } else {
-                Err(format!("{name} = {value}: expected {least} to {most}"))
-            }
-        };
         bounds("turns_per_minute", d.turns_per_minute.into(), 600.0, 60_000.0)?;
         bounds("heads", d.heads.into(), 1.0, 64.0)?;
         bounds("cylinders", d.cylinders.into(), 16.0, 1e6)?;
@@ -151,22 +144,7 @@ impl Preset {
         bounds("segment_kb", d.segment_kb.into(), 1.0, 65536.0)?;
         bounds("buffer_kb", d.buffer_kb.into(), 64.0, 4e6)?;
         bounds("write_cache_segments", d.write_cache_segments.into(), 1.0, 1e5)?;
-        if let Some(flash) = &d.flash {
-            bounds("read_us", flash.read_us, 0.0, 1e6)?;
-            bounds("write_us", flash.write_us, 0.0, 1e6)?;
-            bounds("flush_us", flash.flush_us, 0.0, 1e6)?;
-            bounds("program_mb_s", flash.program_mb_s, 0.5, 1e5)?;
-            bounds("commands", flash.commands.into(), 1.0, 1024.0)?;
-            bounds("command_us", flash.command_us, 0.0, 1e6)?;
-        }
-        if let Some(smr) = &d.smr {
-            // The log takes all that the buffer holds.
-            let least = 2.0 * f64::from(d.buffer_kb) / 1024.0;
-            bounds("persistent_cache_mb", smr.persistent_cache_mb.into(), least, 1e6)?;
-            bounds("map_entries", smr.map_entries.into(), 16.0, 1e8)?;
-            bounds("band_mb", smr.band_mb.into(), 1.0, 1024.0)?;
-            bounds("idle_ms", smr.idle_ms, 0.0, 1e6)?;
-        }
+        check_kind(d)?;
         for (name, us) in self.cpu.each() {
             bounds(name, us, 0.0, 1e6)?;
         }
@@ -183,12 +161,41 @@ impl Preset {
         let sectors = super::geometry::Geometry::new(d).sectors();
         let end = v.offset_mb.saturating_add(v.size_mb);
         let log = d.smr.as_ref().map_or(0, |smr| u64::from(smr.persistent_cache_mb));
-        let has = (sectors * super::geometry::SECTOR >> 20).saturating_sub(log);
+        let has = ((sectors * super::geometry::SECTOR) >> 20).saturating_sub(log);
         if end > has {
             return Err(format!("the volume ends at {end} MB, the disk has {has} MB"));
         }
         Ok(())
     }
+}
+
+fn bounds(name: &str, value: f64, least: f64, most: f64) -> std::result::Result<(), String> {
+    if (least..=most).contains(&value) {
+        Ok(())
+    } else {
+        Err(format!("{name} = {value}: expected {least} to {most}"))
+    }
+}
+
+/// Checks the values that only flash memory, or a drive with overlapping tracks, has.
+fn check_kind(d: &DiskPreset) -> std::result::Result<(), String> {
+    if let Some(flash) = &d.flash {
+        bounds("read_us", flash.read_us, 0.0, 1e6)?;
+        bounds("write_us", flash.write_us, 0.0, 1e6)?;
+        bounds("flush_us", flash.flush_us, 0.0, 1e6)?;
+        bounds("program_mb_s", flash.program_mb_s, 0.5, 1e5)?;
+        bounds("commands", flash.commands.into(), 1.0, 1024.0)?;
+        bounds("command_us", flash.command_us, 0.0, 1e6)?;
+    }
+    if let Some(smr) = &d.smr {
+        // The log takes all that the buffer holds.
+        let least = 2.0 * f64::from(d.buffer_kb) / 1024.0;
+        bounds("persistent_cache_mb", smr.persistent_cache_mb.into(), least, 1e6)?;
+        bounds("map_entries", smr.map_entries.into(), 16.0, 1e8)?;
+        bounds("band_mb", smr.band_mb.into(), 1.0, 1024.0)?;
+        bounds("idle_ms", smr.idle_ms, 0.0, 1e6)?;
+    }
+    Ok(())
 }
 
 /// Replaces the values of `into` by those of `from`.

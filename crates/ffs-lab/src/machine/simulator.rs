@@ -1,8 +1,8 @@
 //! The clock, the processor and the disk queue of the simulated computer.
 //!
 //! Virtual time advances when the processor works ([`Simulator::work`]) or a caller waits for the
-//! disk. Meanwhile the disk serves its queue in ascending order from the last position and then from
-//! the start again (C-LOOK): one command at a time, or as many as a drive of flash memory takes.
+//! disk. Meanwhile the disk serves its queue in ascending order from the last position and then
+//! from the start again (C-LOOK): one command at a time, or as many as flash memory takes.
 //!
 //! # Invariants
 //! 1. At each moment, exactly the commands that ended by then are complete.
@@ -322,7 +322,8 @@ impl Simulator {
         self.waited_since(began);
     }
 
-    /// Completes the command of the drive that ends first, and fills the queue from the backlog. Returns its time.
+    /// Completes the command of the drive that ends first, and fills the queue from the backlog.
+    /// Returns its time.
     fn complete(&mut self) -> u64 {
         let at = self.complete_only();
         self.feed(at);
@@ -362,8 +363,8 @@ impl Simulator {
     fn is_barred(&mut self) -> bool {
         let before = *self.barrier.get_or_insert(self.next_id);
         let mut queued = self.queue.iter();
-        let active = self.active.as_ref().filter(|active| active.running > 0);
-        active.is_some_and(|active| active.ids.iter().any(|id| *id < before))
+        let mut active = self.active.iter().filter(|active| active.running > 0);
+        active.any(|active| active.ids.iter().any(|id| *id < before))
             || queued.any(|((_, id), request)| *id < before && request.direction.is_write())
     }
 

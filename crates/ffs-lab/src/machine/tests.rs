@@ -306,7 +306,7 @@ fn a_barrier_holds_back_what_follows_and_only_that() {
     simulator.flush();
     let order: Vec<u64> = simulator.written.iter().map(|extent| extent.lba).collect();
     assert_eq!(order, [20_000_000, 25_000_000, 10_000_000, 5_000_000, 5_000_032]);
-    assert_eq!(simulator.backlog(), 0, "the last barrier is gone");
+    assert_eq!(simulator.backlog(), 0, "the last barrier was removed");
 }
 
 /// A buffer whose write is in the queue or in the drive is not free before its end.

@@ -3,7 +3,7 @@
 //! **Invariants.**
 //! 1. A commit takes all changes of metadata before it, and with `data=ordered` and `data=journal`
 //!    all data as well.
-//! 2. A program waits for a commit only if it asked for one (`fsync`), or if the journal was full.
+//! 2. A program waits for a commit only if it requests one (`fsync`), or if the journal was full.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,8 +139,8 @@ mod tests {
         assert_eq!(commits(&t) - before, 4);
     }
 
-    /// The model tells data from metadata by its bytes: 2 MB of data are in the journal with
-    /// `data=journal` alone.
+    /// The model distinguishes data from metadata by its bytes: 2 MB of data are in the journal
+    /// with `data=journal` alone.
     #[test]
     fn data_is_logged_with_journal_alone() {
         let logged = |mode: &str| {
