@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 
-use ffs_ondisk::cg::{Cg, CgMut, rehash};
+use ffs_ondisk::cg::{Cg, CgMut, hash_ok, rehash, validate_header};
 use ffs_ondisk::{CgNo, FragNo, Ino};
 
 use super::checker::Checker;
@@ -153,11 +153,15 @@ impl Checker<'_> {
         groups.extend(self.new_inodes.iter().map(|&i| g.ino_to_cg(Ino(i))));
         for c in groups {
             let mut bytes = self.disk.read_device(g.cgtod(c), g.cgsize as usize)?;
-            if ffs_ondisk::cg::validate(&g, c, &bytes).is_err() {
+            if validate_header(&g, c, &bytes).is_err() {
                 continue;
             }
+            let hash_ok = hash_ok(&g, &bytes);
             if self.mark_new_allocations(c, &mut bytes, completion) {
-                rehash(&g, &mut bytes);
+                // A wrong hash stays wrong: the rest of the map is what a loss of power left.
+                if hash_ok {
+                    rehash(&g, &mut bytes);
+                }
                 self.disk.write_early(g.frag_to_byte(g.cgtod(c)), bytes);
             }
         }
