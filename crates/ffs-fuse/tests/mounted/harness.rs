@@ -39,7 +39,12 @@ pub(crate) fn make(path: &Path, bytes: u64) {
 impl Image {
     /// 64 MiB of UFS2.
     pub(crate) fn new() -> Image {
-        Image::of((Format::Ufs2, Endian::Little, 16384, 2048), 64 << 20)
+        Image::of_bytes(64 << 20)
+    }
+
+    /// UFS2 of this many bytes, in a sparse file.
+    pub(crate) fn of_bytes(bytes: u64) -> Image {
+        Image::of((Format::Ufs2, Endian::Little, 16384, 2048), bytes)
     }
 
     /// Another name for this program.

@@ -48,7 +48,10 @@ fn bind(processor: usize) {
     sched_setaffinity(None, &set).unwrap();
 }
 
-/// Writes, reads, lists and removes on a mount.
+/// An upper bound of what one [`use_it`] holds on the volume.
+const USED: u64 = 4 << 20;
+
+/// Writes, reads, lists and removes on a mount. Uses less than [`USED`] bytes at a time.
 fn use_it(mount: &Mnt<'_>, name: &str) {
     let dir = mount.path(name);
     fs::create_dir(&dir).unwrap();
@@ -123,10 +126,13 @@ fn callers_of_every_processor() {
     if !can_run("rings_serve_callers_of_every_processor") {
         return;
     }
-    let image = Image::new();
+    const EACH: u64 = 12;
+    // All callers may hold their files at the same time.
+    let callers = EACH * processors().len() as u64;
+    let image = Image::of_bytes((64 << 20) + callers * USED);
     let mount = image.mount("io_uring=on,entry_timeout=0,attr_timeout=0");
     std::thread::scope(|s| {
-        for thread in 0..12 {
+        for thread in 0..EACH {
             let mount = &mount;
             for processor in processors() {
                 s.spawn(move || {
