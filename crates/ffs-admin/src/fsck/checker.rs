@@ -48,6 +48,9 @@ pub(super) struct Checker<'a> {
     pub(super) listed: Vec<Ino>,
     /// The volume is used with soft updates.
     pub(super) softdep: bool,
+    /// A check that ends early makes no repair: it is a preen, or the volume has snapshots. Copies
+    /// for snapshots come before the repairs, and only a complete check finds all of them.
+    pub(super) all_or_nothing: bool,
     /// The flags of the superblock as read.
     pub(super) flags_read: FsFlags,
     /// Clear the journal's list of unlinked inodes.
@@ -138,9 +141,8 @@ impl<'a> Checker<'a> {
             return Err(Stop::Refused(exit::ERROR, why.into()));
         }
         let limit = memory_left(&g, options.max_memory)?;
-        // The copies for snapshots come before the repairs, and are known at the end.
-        let is_whole = resolver.is_preen() || !snapshot::active(&sb).is_empty();
-        let on_full = if is_whole { OnFull::Stop } else { OnFull::Spill };
+        let all_or_nothing = resolver.is_preen() || !snapshot::active(&sb).is_empty();
+        let on_full = if all_or_nothing { OnFull::Stop } else { OnFull::Spill };
         let on_read_error =
             if options.stop_on_read_error { OnReadError::Stop } else { OnReadError::Zeros };
         // A system that mounts the volume without soft updates sets NEEDSFSCK.
@@ -158,6 +160,7 @@ impl<'a> Checker<'a> {
             snapshots: Vec::new(),
             listed: Vec::new(),
             softdep,
+            all_or_nothing,
             flags_read: flags,
             sujfree: false,
             sb_damaged: false,

@@ -13,7 +13,7 @@
 
 use ffs_ondisk::{FragNo, extattr};
 
-use super::blkcheck::{BlockCheck, FragCount};
+use super::blkcheck::BlockCheck;
 use super::checker::Checker;
 use super::inode::Inode;
 use super::report::Id;
@@ -53,7 +53,7 @@ impl Checker<'_> {
         }
         area.truncate(size as usize);
         if area.len() < size as usize {
-            // The finding about its blocks is not repaired.
+            // A block is missing, and that was not repaired.
             return Ok(());
         }
         let Some(bad) = extattr::records(g.endian, &area).find_map(Result::err) else {
@@ -69,12 +69,7 @@ impl Checker<'_> {
                     node.d.extb[i] = 0;
                 }
             }
-            check.reshaped = true;
-            let mut recount = FragCount::default();
-            self.walk(node, &mut recount)?;
-            node.d.blocks = g.frags_to_sectors(recount.frags);
-            self.write_inode(node)?;
-            self.restart_after_phase();
+            self.write_shortened(node, check)?;
         }
         Ok(())
     }

@@ -344,13 +344,19 @@ impl Checker<'_> {
         if self.should_fix(draft.before(node.d.size).after(size))? {
             node.d.size = size;
             self.drop_past_end(node, Dropped::Keep)?;
-            check.reshaped = true;
-            let mut recount = FragCount::default();
-            self.walk(node, &mut recount)?;
-            node.d.blocks = self.g.frags_to_sectors(recount.frags);
-            self.write_inode(node)?;
-            self.restart_after_phase();
+            self.write_shortened(node, check)?;
         }
+        Ok(())
+    }
+
+    /// Writes an inode that has lost blocks, with the right count. The next round marks the blocks.
+    pub(super) fn write_shortened(&mut self, node: &mut Inode, check: &mut BlockCheck) -> Res<()> {
+        check.reshaped = true;
+        let mut recount = FragCount::default();
+        self.walk(node, &mut recount)?;
+        node.d.blocks = self.g.frags_to_sectors(recount.frags);
+        self.write_inode(node)?;
+        self.restart_after_phase();
         Ok(())
     }
 

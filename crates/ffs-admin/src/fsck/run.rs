@@ -14,7 +14,7 @@ use std::sync::Arc;
 use ffs_device::BlockDevice;
 use ffs_ondisk::sbsearch::Source;
 use ffs_ondisk::superblock::FsFlags;
-use ffs_ondisk::{Geometry, Superblock, snapshot};
+use ffs_ondisk::{Geometry, Superblock};
 
 use super::LOG;
 use super::alloc::Completion;
@@ -202,10 +202,7 @@ impl Checker<'_> {
         if !matches!(outcome, Err(Stop::Device(_) | Stop::Interrupted)) {
             self.add_paths();
         }
-        // Copies for snapshots precede the repairs. Only a complete check finds all of them.
-        let has_snapshots = !snapshot::active(original).is_empty();
-        let all_or_nothing = self.resolver.is_preen() || has_snapshots;
-        let dropped = outcome.is_err() && all_or_nothing;
+        let dropped = outcome.is_err() && self.all_or_nothing;
         let mut clean = original.is_clean();
         if self.resolver.can_write() && !dropped && !matches!(outcome, Err(Stop::Device(_))) {
             let completion =
