@@ -2,17 +2,14 @@
 //!
 //! [`dirs`] compares the operations on one directory, phase by phase; [`workload`] compares any
 //! workload. In both the targets take turns, and each round starts with the next target, so that a
-//! disturbance of the computer affects all of them. [`lookups`] computes how the lookups of a run
-//! were answered. [`results`] reads the results of several comparisons again, for tables and a
-//! page.
+//! disturbance of the computer affects all of them. [`results`] reads the results of several
+//! comparisons again, for tables and a page.
 
 mod dirs;
-mod lookups;
 pub mod results;
 mod workload;
 
 pub use dirs::{DirComparison, DirRequest, DirRow, Growth, MOST_FILES, SkippedPhase};
-pub use lookups::LookupShares;
 pub use workload::{WorkloadComparison, WorkloadRequest, WorkloadRow};
 
 use crate::error::{LabError, Result};

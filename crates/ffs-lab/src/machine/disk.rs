@@ -74,8 +74,12 @@ impl SimDisk {
         Extent { lba: self.first + lba, sectors }
     }
 
-    /// Writes without a request to the machine.
-    pub(super) fn put_untimed(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+    /// Writes without a request to the machine. Returns the number of bytes.
+    pub(super) fn put_untimed(
+        &self,
+        offset: u64,
+        bufs: &[IoSlice<'_>],
+    ) -> Result<u64, DeviceError> {
         let len: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
         self.check(Operation::Write, offset, len)?;
         let mut store = self.store();
@@ -84,7 +88,7 @@ impl SimDisk {
             store.write(at, buf);
             at += buf.len() as u64;
         }
-        Ok(())
+        Ok(len)
     }
 
     /// Reads without a request to the machine.
@@ -101,8 +105,7 @@ impl SimDisk {
         bufs: &[IoSlice<'_>],
         wait: Wait,
     ) -> Result<(), DeviceError> {
-        self.put_untimed(offset, bufs)?;
-        let len: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
+        let len = self.put_untimed(offset, bufs)?;
         if let Some(machine) = self.machine.as_ref().filter(|_| len > 0) {
             machine.write(self.extent(offset, len), wait);
         }

@@ -198,14 +198,9 @@ fn value(
         NumberKind::Term => Some(Model::fit(cells)?.term(on)?.value),
         NumberKind::TermError => Model::fit(cells)?.term(on)?.error,
         NumberKind::Rate => series.each(on).filter(|each| *each > 0.0).map(|each| 1.0 / each),
-        NumberKind::NameCache => {
-            let spent = spent?;
-            let hits = spent.counter("cache_numposhits") + spent.counter("cache_numneghits");
-            let all = hits + spent.counter("cache_nummiss") + spent.counter("cache_nummisszap");
-            (all > 0.0).then(|| hits / all * 100.0)
-        }
-        NumberKind::Search => spent.filter(|s| s.search > 0.0).map(|s| s.search / s.cpu * 100.0),
-        NumberKind::Processor => spent.filter(|s| s.time > 0.0).map(|s| s.cpu / s.time * 100.0),
+        NumberKind::NameCache => spent?.lookup_shares().name_cache,
+        NumberKind::Search => spent?.lookup_shares().search,
+        NumberKind::Processor => spent?.lookup_shares().processor,
     }
 }
 

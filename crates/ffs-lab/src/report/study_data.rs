@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::plot::interaction::LevelAxis;
 use crate::statistics::{Cells, Combination, Design};
 use crate::study::{JobResult, Plan, Results, check_number};
-use crate::workload::{self, Metric, MetricKind, PhaseResult};
+use crate::workload::{self, LookupShares, LookupTimes, Metric, MetricKind, PhaseResult};
 
 /// All results of a study.
 #[derive(Debug)]
@@ -398,6 +398,13 @@ impl ResourceUse {
         let runs = runs.max(1) as f64;
         self.numbers().into_iter().for_each(|number| *number /= runs);
         self.counters.values_mut().for_each(|count| *count /= runs);
+    }
+
+    /// How the lookups were answered, and what they cost the processor.
+    #[must_use]
+    pub(crate) fn lookup_shares(&self) -> LookupShares {
+        let times = LookupTimes { elapsed: self.time, cpu: self.cpu, search: self.search };
+        LookupShares::from_sums(|name| self.counter(name), times)
     }
 
     /// The mean of a counter; 0 if it did not count.

@@ -56,7 +56,7 @@ impl JobQueue {
         let mut state = self.state();
         loop {
             let (job, bytes) = state.next?;
-            if state.running == 0 || state.used.saturating_add(bytes) <= self.limit {
+            if state.fits(bytes, self.limit) {
                 state.next = state.left.next();
                 state.running += 1;
                 state.used = state.used.saturating_add(bytes);
@@ -64,6 +64,13 @@ impl JobQueue {
             }
             state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+impl State {
+    /// Whether a job that needs `bytes` may begin.
+    fn fits(&self, bytes: u64, limit: u64) -> bool {
+        self.running == 0 || self.used.saturating_add(bytes) <= limit
     }
 }
 
@@ -101,7 +108,7 @@ mod tests {
                         let mut most = most.lock().unwrap();
                         *most = (most.0.max(state.used), most.1.max(state.running));
                         drop((state, most));
-                        std::thread::sleep(std::time::Duration::from_millis(1));
+                        std::thread::yield_now();
                         drop(running);
                     }
                 });
@@ -125,8 +132,10 @@ mod tests {
         let small = queue.begin().unwrap();
         std::thread::scope(|scope| {
             let large = scope.spawn(|| queue.begin().unwrap().job.item);
-            std::thread::sleep(std::time::Duration::from_millis(5));
-            assert_eq!(queue.state().running, 1, "the large job began beside another one");
+            let state = queue.state();
+            assert!(!state.fits(9, 5), "the large job may begin beside another one");
+            assert_eq!(state.running, 1, "the large job began beside another one");
+            drop(state);
             drop(small);
             assert_eq!(large.join().unwrap(), 1);
         });

@@ -24,6 +24,7 @@ mod bonnie;
 mod buildworld;
 mod file_calls;
 mod imported_tree;
+mod lookups;
 mod mh;
 mod micro;
 mod netnews;
@@ -48,6 +49,8 @@ use crate::trace::resolve::Program;
 use crate::watch::Watch;
 
 pub(crate) use buildworld::PROCESSOR as BUILD_PROCESSOR;
+pub use lookups::LookupShares;
+pub(crate) use lookups::LookupTimes;
 pub use outcome::{Metric, MetricKind, Outcome, PhaseResult};
 pub use parameters::Parameter;
 use parameters::Parameters;

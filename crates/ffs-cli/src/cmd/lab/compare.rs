@@ -4,8 +4,8 @@ use std::io::Write;
 
 use clap::Subcommand;
 use ffs_lab::compare::results::{ResultGroup, groups};
-use ffs_lab::compare::{LookupShares, WorkloadComparison, WorkloadRequest};
-use ffs_lab::workload::{PhaseOptions, all, by_name, unknown};
+use ffs_lab::compare::{WorkloadComparison, WorkloadRequest};
+use ffs_lab::workload::{LookupShares, PhaseOptions, all, by_name, unknown};
 use ffs_lab::{LabError, TargetSpec};
 
 use super::{Bar, context, dirs};
@@ -162,10 +162,11 @@ fn print_lookups(out: &mut impl Write, found: &WorkloadComparison) -> Result<(),
     let head = ["phase", "target", "name cache %", "processor %", "search %"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for (target, outcome) in &found.last {
-        rows.extend(LookupShares::of(outcome).into_iter().map(|shares| {
-            let LookupShares { phase, name_cache, processor, search } = shares;
-            vec![phase, target.clone(), percent(name_cache), percent(processor), percent(search)]
-        }));
+        for phase in &outcome.phases {
+            let LookupShares { name_cache, processor, search } = LookupShares::of(phase);
+            let shares = [name_cache, processor, search].map(percent);
+            rows.push([vec![phase.phase.clone(), target.clone()], shares.to_vec()].concat());
+        }
     }
     writeln!(out, "\n{}", output::table(rows, &[2, 3, 4]))?;
     writeln!(out, "name cache: lookups that it answered; processor: of the time; search: of the")?;

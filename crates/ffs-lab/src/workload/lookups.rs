@@ -3,39 +3,51 @@
 //! # Invariants
 //! A share whose whole was not counted is omitted. It is never zero instead.
 
-use crate::workload::{Outcome, PhaseResult};
+use super::outcome::PhaseResult;
 
-/// Shares of a phase, percent.
-#[derive(Debug, Clone, PartialEq)]
+/// Shares of one phase or of several, percent.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LookupShares {
-    /// The phase.
-    pub phase: String,
     /// Lookups that the name cache answered, of all.
     pub name_cache: Option<f64>,
-    /// The time during which the processor worked, of the time of the phase.
+    /// The time during which the processor worked, of the time of the phases.
     pub processor: Option<f64>,
     /// Searches of directories, of the processor's time.
     pub search: Option<f64>,
 }
 
+/// The seconds from which shares are computed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LookupTimes {
+    /// The phases.
+    pub(crate) elapsed: f64,
+    /// The processor.
+    pub(crate) cpu: f64,
+    /// Of that, searches of directories.
+    pub(crate) search: f64,
+}
+
 impl LookupShares {
-    /// The shares of every phase of a run.
+    /// The shares of a phase.
     #[must_use]
-    pub fn of(outcome: &Outcome) -> Vec<LookupShares> {
-        outcome.phases.iter().map(LookupShares::of_phase).collect()
+    pub fn of(phase: &PhaseResult) -> LookupShares {
+        let count = |name: &str| phase.counters.get(name).copied().unwrap_or(0) as f64;
+        let search = phase.usage.search_ns as f64 / 1e9;
+        let times = LookupTimes { elapsed: phase.elapsed, cpu: phase.cpu, search };
+        LookupShares::from_sums(count, times)
     }
 
-    fn of_phase(phase: &PhaseResult) -> LookupShares {
-        let count = |name: &str| phase.counters.get(name).copied().unwrap_or(0) as f64;
+    /// The shares, with the work counters from `count`.
+    #[must_use]
+    pub(crate) fn from_sums(count: impl Fn(&str) -> f64, times: LookupTimes) -> LookupShares {
         let hits = count("cache_numposhits") + count("cache_numneghits");
         let misses = count("cache_nummiss") + count("cache_nummisszap");
-        let search = phase.usage.search_ns as f64 / 1e9;
+        let LookupTimes { elapsed, cpu, search } = times;
         LookupShares {
-            phase: phase.phase.clone(),
             name_cache: percent(hits, hits + misses),
-            processor: percent(phase.cpu, phase.elapsed),
+            processor: percent(cpu, elapsed),
             // Only a simulated processor counts its searches.
-            search: percent(search, phase.cpu).filter(|_| search > 0.0),
+            search: percent(search, cpu).filter(|_| search > 0.0),
         }
     }
 }
@@ -61,8 +73,8 @@ mod tests {
             notes: Vec::new(),
         };
         let counted = [("cache_numposhits", 20), ("cache_numneghits", 10), ("cache_nummiss", 70)];
-        let phases = vec![phase(&counted, 6_000_000_000), phase(&[], 0)];
-        let found = LookupShares::of(&Outcome { phases, ..Outcome::default() });
+        let phases = [phase(&counted, 6_000_000_000), phase(&[], 0)];
+        let found = phases.map(|phase| LookupShares::of(&phase));
         assert_eq!(found[0].name_cache, Some(30.0));
         assert_eq!((found[0].processor, found[0].search), (Some(80.0), Some(75.0)));
         assert_eq!((found[1].name_cache, found[1].search), (None, None));
