@@ -39,7 +39,7 @@ pub(crate) enum Step<'a> {
 /// What follows a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The entries of the directory. After its entries, and for other files, as `Skip`.
+    /// The entries of the directory. For another file, or after the entries, the same as `Skip`.
     Enter,
     /// What follows the file and everything below it.
     Skip,
