@@ -64,9 +64,9 @@ compare postmark:number=20000,transactions=50000 -- "softdep,$linear" softdep "s
 
 fifo=$(disk write_cache '"fifo"')
 # create, pack: whether a write and the seeks before and after it fit into a revolution.
-compare mh -- "sync,$none"{,",$(disk write_settle_ms 0.0)",",$(disk write_settle_ms 1.6)"} \
+compare mh -- "sync,$none"{,",$(disk write_settle_ms 0.0)",",$(disk write_settle_ms 1.0)"} \
     "sync,$none"{",$(disk write_settle_ms 3.0)",",$fifo",",$oldfs"}
-compare buildworld -- "sync,$none"{,",$(disk write_settle_ms 1.6)",",$fifo",",$oldfs"} \
+compare buildworld -- "sync,$none"{,",$(disk write_settle_ms 1.0)",",$fifo",",$oldfs"} \
     "softdep,$none"{,",$oldfs"}
 # untar with dirpref: a command begins after the next sector has passed; dirty buffers; the groups.
 compare x11 -- "softdep,$dp"{,",$(disk write_overhead_ms 0.0)",",nbuf=3435",",$oldfs"}
@@ -76,7 +76,7 @@ compare x11 -- "softdep,$none"{,",nbuf=3435",",nbuf=3915,hibufspace=63m"} \
 # find: inodes of directories; blocks; both; headers; all limits; the groups; the time to settle.
 few=minvnodes=300,maxvnodes=600
 compare x11 -- "sync,$none"{,",$few",",cache=40m",",cache=24m,$few",",nbuf=493,hibufspace=7m"} \
-    "sync,$none"{",memory=32m",",$oldfs",",$(disk write_settle_ms 1.6)"}
+    "sync,$none"{",memory=32m",",$oldfs",",$(disk write_settle_ms 1.0)"}
 # find with dirpref: the writes of untar are still in progress.
 compare x11 --sync -- "softdep,$dp"
 # rm with a hash: waits for the writes of blocks in use, and inodes that are loaded again.

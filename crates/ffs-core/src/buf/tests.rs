@@ -271,6 +271,20 @@ fn limits_that_are_set_hold_for_dirty_blocks_too() {
     }
 }
 
+/// FreeBSD's buffer daemon begins midway between `lodirtybuffers`, half of the limit, and the limit.
+#[test]
+fn the_buffer_daemon_is_due_at_three_quarters_and_takes_the_oldest_third() {
+    let c = cache(CacheLimits { dirty_blocks: 8, ..limits(1 << 20, 100, 1 << 20, 0, true) });
+    for lbn in 0..9 {
+        assert_eq!(c.buf_daemon_due(), lbn > 6, "{lbn} dirty");
+        c.set_time(100 - lbn);
+        fill(&c, 9, lbn, FRAG, 1);
+    }
+    let mut oldest: Vec<BufKey> = c.oldest_dirty().iter().map(|buf| buf.key).collect();
+    oldest.sort_unstable();
+    assert_eq!(oldest, [6, 7, 8].map(|lbn| BufKey::File(Ino(9), lbn)));
+}
+
 #[test]
 fn hits_and_misses_are_counted_once_in_all_and_by_class() {
     let c = cache(limits(1 << 20, 3, 1 << 20, 0, true));

@@ -447,14 +447,14 @@ impl Ffs {
         if due { self.0.write_summaries() } else { Ok(()) }
     }
 
-    /// Whether half of the limit of dirty buffers is reached. Then BSD's buffer daemon begins to
-    /// write.
+    /// Whether three quarters of the limit of dirty buffers are reached. Then FreeBSD's buffer
+    /// daemon begins to write (`bd_wakeup`).
     #[must_use]
-    pub fn is_half_dirty(&self) -> bool {
-        self.0.ump.cache.is_half_dirty()
+    pub fn buf_daemon_due(&self) -> bool {
+        self.0.ump.cache.buf_daemon_due()
     }
 
-    /// The work of the buffer daemon: writes the older half of the dirty buffers, if they are
+    /// The work of the buffer daemon: writes the oldest third of the dirty buffers, if they are
     /// ready. If it is never called, operations write when too many buffers are dirty.
     ///
     /// # Errors

@@ -201,8 +201,8 @@ impl Syncer {
         result
     }
 
-    /// Writes the older half of the dirty buffers or, if none of it is ready, those that are. Then
-    /// does deferred work.
+    /// Writes the oldest third of the dirty buffers or, if none of it is ready, those that are.
+    /// Then does deferred work.
     ///
     /// # Errors
     /// The device's.

@@ -71,7 +71,7 @@ impl Running {
             drop(self.machine.background(|| fs.tick()));
         }
         let fs = self.volume.fs();
-        if fs.is_half_dirty() {
+        if fs.buf_daemon_due() {
             drop(self.machine.background(|| fs.write_oldest()));
         }
         if let Some(journal) = &mut self.journal {

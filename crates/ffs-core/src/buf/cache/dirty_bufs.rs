@@ -21,12 +21,13 @@ impl BufCache {
         self.state.lock().dirty.all()
     }
 
-    /// The half of the dirty buffers that has waited longest.
+    /// The third of the dirty buffers that has waited longest: at three quarters of the limit,
+    /// half of the limit stays, FreeBSD's `lodirtybuffers`.
     pub(crate) fn oldest_dirty(&self) -> Vec<BufRef> {
         let mut all = self.state.lock().dirty.with_age();
         // The sort is stable: buffers of one second stay in the order of their keys.
         all.sort_by_key(|(since, _)| *since);
-        all.truncate(all.len().div_ceil(2));
+        all.truncate(all.len().div_ceil(3));
         all.into_iter().map(|(_, buf)| buf).collect()
     }
 
@@ -76,8 +77,8 @@ impl BufCache {
         self.state.lock().is_too_dirty()
     }
 
-    /// Whether half as much is dirty.
-    pub(crate) fn is_half_dirty(&self) -> bool {
-        self.state.lock().is_half_dirty()
+    /// Whether three quarters as much are dirty.
+    pub(crate) fn buf_daemon_due(&self) -> bool {
+        self.state.lock().buf_daemon_due()
     }
 }

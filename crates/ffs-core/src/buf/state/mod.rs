@@ -250,10 +250,11 @@ impl CacheState {
         self.dirty.bytes() > self.limits.dirty || self.dirty.len() > self.limits.dirty_blocks
     }
 
-    /// Whether half as much is dirty.
-    pub(super) fn is_half_dirty(&self) -> bool {
-        self.dirty.bytes() > self.limits.dirty / 2
-            || self.dirty.len() > self.limits.dirty_blocks / 2
+    /// Whether three quarters as much are dirty.
+    pub(super) fn buf_daemon_due(&self) -> bool {
+        let due = |dirty: usize, limit: usize| dirty > limit - limit / 4;
+        due(self.dirty.bytes(), self.limits.dirty)
+            || due(self.dirty.len(), self.limits.dirty_blocks)
     }
 
     pub(super) fn stats(&self) -> CacheStats {
