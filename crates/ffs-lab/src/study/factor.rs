@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
 use crate::statistics::{MOST_COMBINATIONS, MOST_OPTIONS};
-use crate::systems::TargetSpec;
+use crate::systems::{TargetSpec, own_words};
 
 /// Most factors of a study.
 const MOST_FACTORS: usize = 10;
@@ -23,21 +23,6 @@ const PAPER: [(&str, &str, &str); 4] = [
     ("vm", "vmiodirenable=0", "vmiodirenable=1"),
     ("dh", "dirhash_maxmem=0", "dirhash_maxmem=2m"),
 ];
-/// Settings of a target that take a value, besides those of a mount.
-const VALUED: [&str; 10] = [
-    "machine",
-    "memory",
-    "processor",
-    "used",
-    "turnover",
-    "size",
-    "format",
-    "endian",
-    "bsize",
-    "fsize",
-];
-/// Settings of a target that are a word without a value.
-const WORDS: [&str; 7] = ["sync", "async", "softdep", "suj", "noatime", "relatime", "atime"];
 
 /// A factor of a study.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -197,9 +182,10 @@ fn are_values(name: &str, levels: &[String]) -> bool {
     let is_setting = |word: &str| known.iter().any(|t| t.name == word || t.option == word);
     let is_value = |level: &String| {
         let plain = !level.is_empty() && !level.contains(['=', ',']);
-        plain && !WORDS.contains(&level.as_str()) && !is_setting(level)
+        plain && !own_words().any(|word| word == *level) && !is_setting(level)
     };
-    (VALUED.contains(&name) || is_setting(name)) && levels.iter().all(is_value)
+    let takes_value = own_words().any(|word| word.split_once('=').is_some_and(|(n, _)| n == name));
+    (takes_value || is_setting(name)) && levels.iter().all(is_value)
 }
 
 /// Refuses more factors, levels or combinations than a study may have.
@@ -286,9 +272,12 @@ mod tests {
         let machine = Factor::parse("machine=ide2001-5400/ide2001-7200/scsi2002-15k").unwrap();
         assert_eq!(machine.levels[2], "machine=scsi2002-15k");
         assert_eq!(machine.option_names()[0], "machine=ide2001-7200");
+        assert_eq!(levels("data=ordered/journal"), ["data=ordered", "data=journal"]);
+        assert_eq!(levels("seed=1/2"), ["seed=1", "seed=2"]);
         assert_eq!(levels("maxvnodes=5000/9000"), ["maxvnodes=5000", "maxvnodes=9000"]);
         // Words for the target stay words, also if the name is that of a setting.
         assert_eq!(levels("softdep=sync/softdep"), ["sync", "softdep"]);
+        assert_eq!(levels("seed=softdep/stable"), ["softdep", "stable"]);
         assert_eq!(levels("namecache=sync/softdep"), ["sync", "softdep"]);
         assert_eq!(levels("memory=/memory=64m"), ["", "memory=64m"]);
     }

@@ -163,6 +163,6 @@ impl CoreSpec {
 }
 
 /// The words of a core target besides the mount options.
-const OWN: &str = "sync, async, softdep, suj, stable, noatime, relatime, atime, format=ufs1|ufs2, \
-                   endian=little|big, \
-                   bsize=, fsize=, size=, image=FILE";
+pub(super) const OWN: &str = "sync, async, softdep, suj, stable, noatime, relatime, atime, \
+                              format=ufs1|ufs2, endian=little|big, bsize=, fsize=, size=, \
+                              image=FILE";

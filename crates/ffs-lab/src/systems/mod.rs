@@ -23,6 +23,7 @@ use std::time::Duration;
 
 pub use core_spec::{Context, CoreSpec};
 pub use spec::TargetSpec;
+pub(crate) use spec::own_words;
 pub use usage::Usage;
 
 use crate::error::{LabError, Result};

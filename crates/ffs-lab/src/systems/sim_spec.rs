@@ -8,7 +8,7 @@ use crate::machine::{
 };
 
 /// The words of `sim` besides the options of a mount.
-const OWN: &str = "sync, async, softdep, suj, stable, noatime, relatime, atime, \
+pub(super) const OWN: &str = "sync, async, softdep, suj, stable, noatime, relatime, atime, \
                    data=journal|ordered|writeback, commit=SECONDS, journal_size=SIZE, \
                    machine=NAME|FILE, \
                    memory=SIZE, processor=TIMES, seed=, size=MB, used=, \

@@ -8,10 +8,10 @@ use ffs_core::{nearest, suggestion};
 
 use super::Target;
 use super::core::CoreTarget;
-use super::core_spec::{Context, CoreSpec};
+use super::core_spec::{self, Context, CoreSpec};
 use super::dir::DirTarget;
 use super::sim::SimTarget;
-use super::sim_spec::SimSpec;
+use super::sim_spec::{self, SimSpec};
 use crate::error::{LabError, Result};
 
 /// A parsed target that is not open yet.
@@ -27,6 +27,12 @@ enum Kind {
     Core(Box<CoreSpec>),
     Sim(Box<SimSpec>),
     Dir(PathBuf),
+}
+
+/// The settings of the targets in process, besides the options of a mount: `NAME=` or `NAME=VALUES`
+/// for one with a value, otherwise a word alone.
+pub(crate) fn own_words() -> impl Iterator<Item = &'static str> {
+    [core_spec::OWN, sim_spec::OWN].into_iter().flat_map(|words| words.split(", "))
 }
 
 impl TargetSpec {
