@@ -311,7 +311,7 @@ impl Demo {
             out,
             "  ffs lab crash              # examine states that a power failure may leave"
         )?;
-        writeln!(out, "  ffs lab run paper --out STUDY      # the whole study; minutes")?;
+        writeln!(out, "  ffs lab run paper --out STUDY      # the whole study; hours")?;
         writeln!(out, "  ffs --help")?;
         writeln!(out, "  rm -r {}      # when you are done", dir.display())?;
         Ok(())

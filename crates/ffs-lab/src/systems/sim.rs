@@ -3,8 +3,8 @@
 //! **Invariants.**
 //! 1. Each [`Target::begin`] makes a new machine with a clone of the aged volume of its seed.
 //!    Nothing of an earlier round remains on the disk or in memory.
-//! 2. The syncer runs each virtual second. The buffer daemon runs when half of the allowed buffers
-//!    are dirty. Both are separate processes.
+//! 2. The syncer runs each virtual second. The buffer daemon runs when three quarters of the
+//!    allowed buffers are dirty. Both are separate processes.
 //! 3. Every call costs the time of the preset.
 //! 4. With a journal, `sync`, `fsync` and, if the mount is `stable`, each change of names or
 //!    attributes end with a commit.
