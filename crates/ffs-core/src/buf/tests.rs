@@ -271,7 +271,7 @@ fn limits_that_are_set_hold_for_dirty_blocks_too() {
     }
 }
 
-/// FreeBSD's buffer daemon begins midway between `lodirtybuffers`, half of the limit, and the limit.
+/// FreeBSD's buffer daemon begins midway between the limit and `lodirtybuffers`, half of it.
 #[test]
 fn the_buffer_daemon_is_due_at_three_quarters_and_takes_the_oldest_third() {
     let c = cache(CacheLimits { dirty_blocks: 8, ..limits(1 << 20, 100, 1 << 20, 0, true) });
