@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machines_that_differ_in_one_value_have_different_checksums() {
+    fn machines_with_other_values_have_other_checksums() {
         let of = |target| Origin::of(target, &[]).unwrap().machine;
         assert_ne!(of("sim:machine=nvme2019-queue32"), of("sim:machine=nvme2019"));
         assert_ne!(of("sim:machine=smr2014-5900"), of("sim:machine=sata2016-7200"));

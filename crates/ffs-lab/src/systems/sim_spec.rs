@@ -9,10 +9,9 @@ use crate::machine::{
 
 /// The words of `sim` besides the options of a mount.
 pub(super) const OWN: &str = "sync, async, softdep, suj, stable, noatime, relatime, atime, \
-                   data=journal|ordered|writeback, commit=SECONDS, journal_size=SIZE, \
-                   machine=NAME|FILE, \
-                   memory=SIZE, processor=TIMES, seed=, size=MB, used=, \
-                   turnover=";
+                              data=journal|ordered|writeback, commit=SECONDS, journal_size=SIZE, \
+                              machine=NAME|FILE, memory=SIZE, processor=TIMES, seed=, size=MB, \
+                              used=, turnover=";
 /// Short names of options, as in the paper.
 const ALIASES: [(&str, &str); 1] = [("vmiodir", "vmiodirenable")];
 

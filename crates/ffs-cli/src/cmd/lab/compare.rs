@@ -164,8 +164,9 @@ fn print_lookups(out: &mut impl Write, found: &WorkloadComparison) -> Result<(),
     for (target, outcome) in &found.last {
         for phase in &outcome.phases {
             let LookupShares { name_cache, processor, search } = LookupShares::of(phase);
-            let shares = [name_cache, processor, search].map(percent);
-            rows.push([vec![phase.phase.clone(), target.clone()], shares.to_vec()].concat());
+            let mut row = vec![phase.phase.clone(), target.clone()];
+            row.extend([name_cache, processor, search].map(percent));
+            rows.push(row);
         }
     }
     writeln!(out, "\n{}", output::table(rows, &[2, 3, 4]))?;

@@ -21,8 +21,8 @@ impl BufCache {
         self.state.lock().dirty.all()
     }
 
-    /// The third of the dirty buffers that has waited longest: at three quarters of the limit,
-    /// half of the limit stays, FreeBSD's `lodirtybuffers`.
+    /// The third of the dirty buffers that has waited longest. If three quarters of the limit are
+    /// dirty, the others are half of the limit, FreeBSD's `lodirtybuffers`.
     pub(crate) fn oldest_dirty(&self) -> Vec<BufRef> {
         let mut all = self.state.lock().dirty.with_age();
         // The sort is stable: buffers of one second stay in the order of their keys.
@@ -77,7 +77,7 @@ impl BufCache {
         self.state.lock().is_too_dirty()
     }
 
-    /// Whether three quarters as much are dirty.
+    /// Whether three quarters of the limit of dirty buffers are reached, in bytes or in blocks.
     pub(crate) fn buf_daemon_due(&self) -> bool {
         self.state.lock().buf_daemon_due()
     }

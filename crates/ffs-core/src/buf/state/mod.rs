@@ -250,7 +250,7 @@ impl CacheState {
         self.dirty.bytes() > self.limits.dirty || self.dirty.len() > self.limits.dirty_blocks
     }
 
-    /// Whether three quarters as much are dirty.
+    /// Whether three quarters of the limit of dirty buffers are reached, in bytes or in blocks.
     pub(super) fn buf_daemon_due(&self) -> bool {
         let due = |dirty: usize, limit: usize| dirty > limit - limit / 4;
         due(self.dirty.bytes(), self.limits.dirty)
