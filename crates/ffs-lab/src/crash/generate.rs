@@ -341,9 +341,10 @@ impl Generator {
 
     fn three(&self, n: u32) -> Vec<Op> {
         let rng = self.rng(3, n);
+        let set = if n % 2 == 1 { core::moves() } else { self.core.clone() };
         let mut ops = Vec::new();
         for at in 0..3 {
-            let op = self.core[rng.below(self.core.len() as u64) as usize].clone();
+            let op = set[rng.below(set.len() as u64) as usize].clone();
             let how = if at < 2 { pick(&rng, &BETWEEN) } else { pick(&rng, &LAST) };
             let persist = persist(&op, how);
             ops.push(op);

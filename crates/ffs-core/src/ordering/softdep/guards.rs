@@ -75,10 +75,10 @@ impl Softdep {
         }
     }
 
-    /// `id` requires the guards of `from`.
-    pub(super) fn inherit_guards(&mut self, from: DepId, id: DepId) {
+    /// `id` requires the guards of `from`, except `but`.
+    pub(super) fn inherit_guards(&mut self, from: DepId, id: DepId, but: Option<DepId>) {
         let mut guards = self.guards_of(from);
-        guards.retain(|on| *on != id);
+        guards.retain(|on| *on != id && Some(*on) != but);
         self.require_guards(id, &guards);
     }
 
@@ -156,8 +156,14 @@ impl Softdep {
     }
 
     /// If `id` removes the directory `dir`, it removes the names that reserved entries of `dir` may
-    /// show: `id` inherits their guards, and those of the removals of older names of `dir`.
-    pub(super) fn guard_removed_directory(&mut self, id: DepId, dir: Ino, removed: RemovedName) {
+    /// show: `id` inherits their guards, and those of the removals of older names of `dir`. Not the
+    /// name `own` of `dir`, which `id` removes.
+    pub(super) fn guard_removed_directory(
+        &mut self,
+        (id, own): (DepId, Option<DepId>),
+        dir: Ino,
+        removed: RemovedName,
+    ) {
         if removed.drops < 2 {
             return;
         }
@@ -166,12 +172,12 @@ impl Softdep {
             let blocks = self.pagedeps.blocks(content_of(dir));
             let last = blocks.flat_map(|(_, all)| all.iter()).filter_map(|(_, e)| e.last());
             let reserved: Vec<DepId> = last.filter(|&id| self.is_clear(id)).collect();
-            reserved.into_iter().for_each(|entry| self.inherit_guards(entry, id));
+            reserved.into_iter().for_each(|entry| self.inherit_guards(entry, id, own));
         }
         for drop in self.link_drops(dir) {
             for requirement in self.graph.requirements(drop) {
                 if let Some(older) = requirement.dep().filter(|on| self.value_of(*on).is_some()) {
-                    self.inherit_guards(older, id);
+                    self.inherit_guards(older, id, own);
                 }
             }
         }

@@ -59,7 +59,7 @@ impl Softdep {
         }
         let own = self.pending_name(old.ino, at);
         let guardian = self.guardian(old.ino, own, removed);
-        self.guard_removed_directory(id, old.ino, removed);
+        self.guard_removed_directory((id, own), old.ino, removed);
         self.push_value(at, old, id);
         match own.and_then(|own| self.retract(own, old.ino, at, id)) {
             Some(retracted) => {
@@ -119,7 +119,7 @@ impl Softdep {
         let key = key_of(&self.g, at);
         // It collects the requirements of the removal. If there are any, it becomes the last value.
         let id = self.new_value(at, NO_ENTRY);
-        self.guard_removed_directory(id, old.ino, removed);
+        self.guard_removed_directory((id, own), old.ino, removed);
         let is_new_record = self.pagedeps.entry(key, at.off).is_some_and(|versions| {
             versions.durable() == NO_ENTRY && versions.pending().iter().all(|v| Some(*v) == own)
         });
@@ -165,9 +165,16 @@ impl Softdep {
     /// The device never had the name, nor another one in its entry: ends all that was recorded for
     /// it. Returns false, because the entry is not reserved.
     fn forget_entry(&mut self, removal: Removal, id: DepId, work: &[DepId]) -> bool {
-        let Removal { at, old, removed, hash, .. } = removal;
+        let Removal { at, old, removed, hash, guardian, barrier, .. } = removal;
         self.pagedeps.remove_entry(key_of(&self.g, at), at.off);
         self.require_older_merged(id, at.dir, hash);
+        // The older names that waited for this one are now removed for good.
+        let older = self.graph.dependents_where(id, |graph, id| graph.entry(id).is_some());
+        for older in older {
+            self.inherit_guards(id, older, None);
+            self.require_guardian(older, guardian, work);
+            self.require_removal_barrier(older, barrier, work);
+        }
         self.complete(id);
         // The name that it replaced was never on the device, either.
         work.iter().for_each(|&work| self.perform_if_satisfied(work));
@@ -247,8 +254,12 @@ impl Softdep {
             return None;
         }
         if !is_in_entry || !self.graph.is_unwritten(own) {
-            self.graph
-                .pass_where(own, other, |graph, id| !graph.is_work(id) && !is_point(graph, id));
+            // Without another name, the older ones wait until this one is durable or removed.
+            let is_passed = |graph: &Graph, id| {
+                let waits = graph.is_work(id) || is_point(graph, id);
+                !waits && (other.is_some() || graph.entry(id).is_none())
+            };
+            self.graph.pass_where(own, other, is_passed);
             return None;
         }
         if let Some(versions) = self.pagedeps.entry_mut(key, at.off) {

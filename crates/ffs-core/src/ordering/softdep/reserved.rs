@@ -103,7 +103,7 @@ impl Softdep {
         if self.graph.is_unwritten(last) && self.graph.can_pass(last, id, |_, _| true) {
             self.pagedeps.entry_mut(key, at.off).and_then(|versions| versions.pop());
             self.split_link_drop(last);
-            self.inherit_guards(last, id);
+            self.inherit_guards(last, id, None);
             self.graph.pass(last, Some(id));
             self.cancel(last);
         }

@@ -38,6 +38,13 @@ const PATTERNS: &[&str] = &[
     "mkdir /N\nmkdir /N/M\nrename /foo /N/M/foo\nwait 31",
     "rename /A/C/foo /kept\nrmdir /A/C\nfsync /A",
     "rename /A/C/foo /kept\nrmdir /A/C\nwait 31",
+    // The same, of a directory that is renamed before it is removed, or takes another's place.
+    "rename /A/C/foo /kept\nrename /A/C /B/D\nrmdir /B/D\nfsync /A",
+    "rename /A/C/foo /kept\nrename /A/C /B/D\nrmdir /B/D\nwait 31",
+    "rename /A/C/foo /B/kept\nrename /A/C /A/D\nrename /A/D /E\nrmdir /E\nfsync /A",
+    "rename /A/C/foo /kept\nrename /A/C /B/e\nrmdir /B/e\nfsync /A",
+    "rename /A/C/foo /kept\nrename /A/C /B/D\nwait 1\nrmdir /B/D\nappend /foo 10\nfsync /A",
+    "rename /A/C/foo /kept\nrename /A/C /B/D\nmkdir /N\nrename /N /B/D\nfsync /A",
     // Swaps through a third name.
     "rename /foo /t\nrename /A/foo /foo\nrename /t /A/foo\nsync",
     "rename /foo /t\nrename /B/foo /foo\nrename /t /B/foo\nwait 31",

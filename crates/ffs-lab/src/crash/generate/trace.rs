@@ -10,14 +10,20 @@ use super::{join, path, pick};
 pub(super) fn trace(shape: &Shape, rng: &SplitMix64, length: u32) -> Vec<Op> {
     let dirs = ["A", "B", "A/C"];
     let mut ops = Vec::new();
-    for _ in 0..length {
+    let mut moves = false;
+    for number in 0..length {
         let writer = rng.below(3) as usize;
         let own = dirs[writer];
         let dir = if rng.below(4) == 0 { "" } else { own };
-        ops.push(random_op(shape, rng, dir, dirs[rng.below(3) as usize]));
+        if number % MOVES == 0 {
+            moves = rng.below(3) == 0;
+        }
+        let other = dirs[rng.below(3) as usize];
+        let file = |rng| if moves { moved_file(rng) } else { some_file(rng, dir) };
+        ops.push(if moves { random_move(rng) } else { random_op(shape, rng, dir, other) });
         match rng.below(40) {
             0 => ops.push(Op::Sync),
-            1..=3 => ops.push(Op::Fsync(some_file(rng, dir))),
+            1..=3 => ops.push(Op::Fsync(file(rng))),
             4 => ops.push(Op::Fsync(path(dir))),
             5 => ops.push(Op::Fdatasync(some_file(rng, dir))),
             6..=11 => ops.push(Op::Wait(pick(rng, &[1, 1, 1, 5, 29, 31]))),
@@ -60,6 +66,38 @@ const FILES: [&str; 6] =
 
 pub(super) fn some_file(rng: &SplitMix64, dir: &str) -> Path {
     join(dir, pick(rng, &FILES))
+}
+
+/// Operations of a trace in a row that only move, make and remove names.
+const MOVES: u32 = 30;
+
+/// Parents of directories that are moved.
+const PARENTS: [&str; 4] = ["", "A", "B", "A/C"];
+
+/// A directory of a small tree, in which moves often meet.
+fn moved_directory(rng: &SplitMix64) -> Path {
+    join(pick(rng, &PARENTS), pick(rng, &["d1", "d2"]))
+}
+
+/// A file in such a directory, or beside it.
+fn moved_file(rng: &SplitMix64) -> Path {
+    match rng.below(3) {
+        0 => join(pick(rng, &PARENTS), "x"),
+        _ => path(&format!("{}/x", moved_directory(rng))),
+    }
+}
+
+/// An operation on names only: files enter and leave directories that are made, moved and removed.
+fn random_move(rng: &SplitMix64) -> Op {
+    match rng.below(16) {
+        0..=1 => Op::Create(moved_file(rng)),
+        2..=4 => Op::Mkdir(moved_directory(rng)),
+        5..=8 => Op::Rename(moved_file(rng), moved_file(rng)),
+        9..=11 => Op::Rename(moved_directory(rng), moved_directory(rng)),
+        12..=13 => Op::Rmdir(moved_directory(rng)),
+        14 => Op::Link(moved_file(rng), moved_file(rng)),
+        _ => Op::Unlink(moved_file(rng)),
+    }
 }
 
 pub(super) fn random_op(shape: &Shape, rng: &SplitMix64, dir: &str, other: &str) -> Op {

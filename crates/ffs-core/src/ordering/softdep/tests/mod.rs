@@ -32,9 +32,11 @@ struct Rig {
     mode: SoftUpdates,
     g: Geometry,
     fmt: DirFormat,
-    /// The first block of the root directory.
+    /// The first two blocks of the root directory.
     dir: Vec<u8>,
     inodes: BTreeMap<BufKey, Vec<u8>>,
+    /// The inode that is a directory, besides the root.
+    subdirectory: Option<Ino>,
 }
 
 /// A write as the device gets it.
@@ -51,11 +53,18 @@ impl Rig {
         let made = newfs(&dev, &options, &clock, &SplitMix64::new(7), &mut |_, _| {}).unwrap();
         let g = made.geometry;
         let fmt = DirFormat::of(&g);
-        let mut dir = vec![0; g.bsize as usize];
+        let mut dir = vec![0; 2 * g.bsize as usize];
         for chunk in dir.chunks_exact_mut(DIRBLKSIZ) {
             dir::clear_chunk(fmt, chunk);
         }
-        Rig { mode: SoftUpdates::new(g, 1), g, fmt, dir, inodes: BTreeMap::new() }
+        Rig {
+            mode: SoftUpdates::new(g, 1),
+            g,
+            fmt,
+            dir,
+            inodes: BTreeMap::new(),
+            subdirectory: None,
+        }
     }
 
     fn audit(&self) {
@@ -76,16 +85,14 @@ impl Rig {
         self.mode.lock().inode_block(ino)
     }
 
-    fn dir_block(&self) -> BufKey {
-        BufKey::File(Ino::ROOT, 0)
-    }
-
     fn at(off: u32) -> DirPos {
         DirPos { dir: Ino::ROOT, off: DirOff(off) }
     }
 
-    fn file(ino: Ino) -> EntryTarget {
-        EntryTarget { ino, dtype: FileType::Regular.dirent() }
+    fn target(&self, ino: Ino) -> EntryTarget {
+        let is_dir = self.subdirectory == Some(ino);
+        let kind = if is_dir { FileType::Directory } else { FileType::Regular };
+        EntryTarget { ino, dtype: kind.dirent() }
     }
 
     /// A free run of one block in the first group.
@@ -131,7 +138,7 @@ impl Rig {
     }
 
     fn add(&mut self, off: u32, ino: Ino, kind: EntryKind, name: &[u8]) {
-        let (at, target) = (Rig::at(off), Rig::file(ino));
+        let (at, target) = (Rig::at(off), self.target(ino));
         self.send(Event::EntryAdded { at, target, kind, name });
         self.set_entry(off, ino);
     }
@@ -149,7 +156,7 @@ impl Rig {
         let mut d = self.dinode(new);
         d.nlink += 1;
         self.store(new, InodeChange::NlinkInc, &d);
-        let (at, old, target) = (Rig::at(off), Rig::file(old), Rig::file(new));
+        let (at, old, target) = (Rig::at(off), self.target(old), self.target(new));
         let kind = EntryKind::Existing;
         self.send(Event::EntryReplaced { at, old, new: target, kind, removed });
         self.set_entry(off, new);
@@ -164,7 +171,7 @@ impl Rig {
 
     /// Removes a name; returns whether its entry is reserved.
     fn remove(&mut self, off: u32, ino: Ino, name: &[u8], removed: RemovedName) -> bool {
-        let (at, old) = (Rig::at(off), Rig::file(ino));
+        let (at, old) = (Rig::at(off), self.target(ino));
         let response = self.send(Event::EntryRemoved { at, old, name, removed });
         self.set_entry(off, Ino(0));
         response.reserve
@@ -187,13 +194,18 @@ impl Rig {
         rig
     }
 
-    fn write(&self, key: BufKey, kind: BufKind, mut bytes: Vec<u8>) -> Write {
+    fn start_write(&self, key: BufKey, kind: BufKind, mut bytes: Vec<u8>) -> Write {
         let start = self.mode.start_write(key, kind, Some(&mut bytes));
         assert_ne!(start, WriteStart::Held);
         self.audit();
+        Write { rolled_back: start == WriteStart::RolledBack, bytes }
+    }
+
+    fn write(&self, key: BufKey, kind: BufKind, bytes: Vec<u8>) -> Write {
+        let write = self.start_write(key, kind, bytes);
         self.mode.write_completed(key, WriteResult::Durable);
         self.audit();
-        Write { rolled_back: start == WriteStart::RolledBack, bytes }
+        write
     }
 
     fn write_group(&self) {
@@ -211,14 +223,29 @@ impl Rig {
         (write.rolled_back, Dinode::decode(&self.g, &write.bytes[at..at + size]))
     }
 
-    /// Writes the directory block.
+    /// Writes the first directory block.
     fn write_dir(&self) -> Write {
-        self.write(self.dir_block(), BufKind::Directory, self.dir.clone())
+        let write = self.start_dir(0);
+        self.complete_dir(0);
+        write
+    }
+
+    /// Begins to write a directory block.
+    fn start_dir(&self, lbn: i64) -> Write {
+        let blocks: Vec<&[u8]> = self.dir.chunks_exact(self.g.bsize as usize).collect();
+        let bytes = blocks[lbn as usize].to_vec();
+        self.start_write(BufKey::File(Ino::ROOT, lbn), BufKind::Directory, bytes)
+    }
+
+    /// The write of a directory block is durable.
+    fn complete_dir(&self, lbn: i64) {
+        self.mode.write_completed(BufKey::File(Ino::ROOT, lbn), WriteResult::Durable);
+        self.audit();
     }
 
     /// The inode number in the entry at `off` of a written directory block.
     fn entry_in(&self, write: &Write, off: u32) -> Ino {
-        let start = off as usize;
+        let start = (off % self.g.bsize) as usize;
         let bytes: [u8; 4] = write.bytes[start..start + 4].try_into().unwrap();
         Ino(match self.g.endian {
             ffs_ondisk::Endian::Little => u32::from_le_bytes(bytes),

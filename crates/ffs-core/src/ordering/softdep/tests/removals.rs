@@ -182,3 +182,64 @@ fn a_removal_waits_for_what_follows_a_published_name() {
     assert_eq!(shown(rig.write_dir()), [Ino(0), FILE, THIRD], "`over` showed another file");
     assert_eq!(shown(rig.write_dir()), [Ino(0), FILE, Ino(0)]);
 }
+
+/// A removed directory: its last name, and the links of that and of `.`.
+const RMDIR: RemovedName =
+    RemovedName { names_left: 0, drops: 2, parent: ParentLink::None, renamed: false };
+
+/// How far the new name of the directory has come when it is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NewName {
+    Unwritten,
+    InFlight,
+    Durable,
+}
+
+/// `rename(d/f, new)`, `rename(d, e)`, `rmdir(e)`: the device shows a name of the directory until
+/// `new` is durable, or the file would have no name.
+#[test]
+fn a_renamed_directory_goes_after_the_files_that_left_it() {
+    let [d, f, new, _] = SECTORS;
+    for stage in [NewName::Unwritten, NewName::InFlight, NewName::Durable] {
+        let mut rig = Rig::with_files(&[(d, OTHER, b"d"), (f, FILE, b"elsewhere")]);
+        rig.subdirectory = Some(OTHER);
+        // `e` is in another block: that can be durable alone.
+        let e = rig.g.bsize + 16;
+        rig.link(new, FILE, b"new");
+        let (at, old) = (DirPos { dir: OTHER, off: DirOff(24) }, rig.target(FILE));
+        assert!(rig.send(Event::EntryRemoved { at, old, name: b"f", removed: RENAMED }).reserve);
+        rig.rename((d, b"d"), (e, b"e"), OTHER);
+        let mut shows_e = false;
+        if stage != NewName::Unwritten {
+            // The inode of `f` is in this block: `new` may be written from now on.
+            rig.write_inodes(OTHER);
+            let write = rig.start_dir(1);
+            assert_eq!(rig.entry_in(&write, e), OTHER);
+            if stage == NewName::Durable {
+                shows_e = true;
+                rig.complete_dir(1);
+            }
+        }
+        rig.remove(e, OTHER, b"e", RMDIR);
+        if stage == NewName::Unwritten {
+            rig.write_inodes(OTHER);
+        }
+        // The first write brings `new`; it is durable when the second begins.
+        let write = rig.write_dir();
+        assert_eq!(rig.entry_in(&write, new), FILE, "{stage:?}");
+        assert!(shows_e || rig.entry_in(&write, d) == OTHER, "{stage:?}");
+        if stage == NewName::InFlight {
+            rig.complete_dir(1);
+        }
+        for _ in 0..3 {
+            let write = rig.start_dir(1);
+            rig.complete_dir(1);
+            rig.take_work();
+            rig.write_inodes(OTHER);
+            shows_e = rig.entry_in(&write, e) == OTHER;
+            rig.write_dir();
+        }
+        let write = rig.write_dir();
+        assert_eq!((rig.entry_in(&write, d), shows_e), (Ino(0), false), "{stage:?}");
+    }
+}
