@@ -200,6 +200,34 @@ pub fn header(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Header, BadRec
     Ok(Header { ino, reclen, dtype, namlen })
 }
 
+/// Lengths of a record, bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packed {
+    /// Of the record.
+    pub reclen: usize,
+    /// Of its name.
+    pub namlen: usize,
+}
+
+/// The lengths of the record at byte `off` of `chunk` if it is live, sound and without slack, as
+/// most records of a large directory. `None` if [`header`] has to decide, and for the formats of
+/// other byte orders and of 4.3BSD.
+#[inline]
+#[must_use]
+pub fn packed(fmt: DirFormat, chunk: &[u8], off: usize) -> Option<Packed> {
+    const DTYPE_OVER_15: u64 = 0xf0 << 48;
+    if fmt.old || fmt.endian != Endian::Little {
+        return None;
+    }
+    let rest = chunk.get(off..)?;
+    let word = u64::from_le_bytes(*rest.first_chunk()?);
+    let (ino, reclen) = (word as u32, usize::from((word >> 32) as u16));
+    let namlen = (word >> 56) as usize;
+    let is_live = (ino != 0) & (word & DTYPE_OVER_15 == 0) & (namlen != 0);
+    let fits = (dirsiz(namlen) == reclen) & (reclen <= rest.len());
+    (is_live & fits).then_some(Packed { reclen, namlen })
+}
+
 /// Reads and checks the record at byte `off` of `chunk`.
 ///
 /// # Errors

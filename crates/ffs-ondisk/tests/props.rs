@@ -309,6 +309,24 @@ proptest! {
         prop_assert!(dir::records(fmt, &chunk).count() <= 129);
     }
 
+    /// The quick test of a record agrees with the whole one, also after damage.
+    #[test]
+    fn packed_records_are_sound_live_and_without_slack(
+        fmt in dir_formats(),
+        names in names(),
+        damage in prop::collection::vec((0usize..512, any::<u8>()), 0..40),
+    ) {
+        let mut chunk = chunk_of(fmt, &names);
+        damage.into_iter().for_each(|(at, v)| chunk[at] = v);
+        let is_quick = !fmt.old && fmt.endian == Endian::Little;
+        for off in (0..520).step_by(4) {
+            let header = dir::header(fmt, &chunk, off).ok();
+            let whole = header.filter(|h| is_quick && h.live() && h.slack() == 0);
+            let want = whole.map(|h| dir::Packed { reclen: h.reclen, namlen: h.namlen });
+            prop_assert_eq!(dir::packed(fmt, &chunk, off), want);
+        }
+    }
+
     #[test]
     fn attributes_against_a_list(
         ops in prop::collection::vec((any::<bool>(), 0u8..6, 1u8..3, 0usize..200), 0..60)

@@ -6,7 +6,7 @@
 use super::chunks::{CHUNK, chunk_of};
 use super::hashed::{self, IndexHit};
 use super::reserved::Reserved;
-use super::slot::{Hit, Region, Slot, SlotKind, SlotSearch, is_named};
+use super::slot::{Hit, Region, Slot, SlotKind, SlotSearch, is_named, passed_over};
 use super::{Dir, Entry, InChunk};
 use crate::counters::{add, bump};
 use crate::error::Result;
@@ -25,8 +25,12 @@ fn search_chunk(
 ) -> InChunk<ControlFlow<Hit>> {
     let mut off = 0;
     while off < chunk.len() {
-        let header = dir::header(fmt, chunk, off)?;
         *records += 1;
+        if let Some(reclen) = passed_over(fmt, chunk, off, name) {
+            off += reclen;
+            continue;
+        }
+        let header = dir::header(fmt, chunk, off)?;
         if is_named(&header, chunk, off, name) && header.ino != Ino::WHITEOUT.0 {
             return Ok(ControlFlow::Break(Hit { off: at + off as u32, header }));
         }
@@ -142,8 +146,13 @@ impl SlotScan<'_> {
         let (mut off, mut sum, mut sum_from) = (0, 0, None);
         let reserved = self.reserved.in_chunk(at);
         while off < chunk.len() {
-            let h = dir::header(self.fmt, chunk, off)?;
             self.records += 1;
+            if let Some(reclen) = passed_over(self.fmt, chunk, off, self.name) {
+                self.end_useful = at + CHUNK;
+                off += reclen;
+                continue;
+            }
+            let h = dir::header(self.fmt, chunk, off)?;
             let here = at + off as u32;
             if reserved.is(&h, off) {
                 (sum, sum_from) = (0, None);

@@ -2,7 +2,7 @@
 
 use super::Entry;
 use super::chunks::chunk_of;
-use ffs_ondisk::dir::{HEADER, Header};
+use ffs_ondisk::dir::{self, DirFormat, HEADER, Header, Packed};
 
 /// Where a new name can go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +63,15 @@ pub(crate) enum SlotSearch {
 pub(super) struct Hit {
     pub(super) off: u32,
     pub(super) header: Header,
+}
+
+/// The length of the record at `off` if it is live, sound and without slack, and certainly has
+/// another name: nothing else about it matters to a search.
+#[inline]
+pub(super) fn passed_over(fmt: DirFormat, chunk: &[u8], off: usize, name: &[u8]) -> Option<usize> {
+    let Packed { reclen, namlen } = dir::packed(fmt, chunk, off)?;
+    let is_other = namlen != name.len() || chunk.get(off + HEADER + namlen - 1) != name.last();
+    is_other.then_some(reclen)
 }
 
 /// Whether the record at `off` is live and has this name.
