@@ -134,7 +134,10 @@ pub fn parent(ffs: &Ffs, cred: &Cred, path: &[u8]) -> Result<(Vnode, Vec<u8>), P
 }
 
 /// As [`parent`], from the directory `at`.
-fn parent_from(
+///
+/// # Errors
+/// As [`parent`].
+pub fn parent_from(
     ffs: &Ffs,
     cred: &Cred,
     at: Vnode,

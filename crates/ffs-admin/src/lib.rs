@@ -1,4 +1,4 @@
-//! Tools for unmounted images: newfs, fsck, tunefs, growfs, dumpfs, quotacheck.
+//! Tools for unmounted images: newfs, fsck, tunefs, growfs, dumpfs, quotacheck, inspection.
 //!
 //! **Purpose.** BSD's administration commands as functions on a [`ffs_device::BlockDevice`].
 //!
@@ -32,6 +32,7 @@ pub mod dumpfs;
 mod error;
 pub mod fsck;
 pub mod growfs;
+pub mod inspect;
 pub mod newfs;
 mod plural;
 pub mod quotacheck;

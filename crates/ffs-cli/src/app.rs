@@ -92,6 +92,8 @@ commands! {
     Tunefs tunefs "tunefs";
     Growfs growfs "growfs";
     Dumpfs dumpfs "dumpfs";
+    Debug debug "debug";
+    Undelete undelete "undelete";
     Dump dump "dump";
     Restore restore "restore";
     Snapshot snapshot "snapshot";

@@ -1,14 +1,53 @@
 //! Path lookup for commands: errors name the path and say what to do next.
+//!
+//! A path is absolute, or it begins with an inode number: `#1234`, `#1234/name`.
 
 use std::ffi::OsStr;
 
-pub(crate) use bsdffs::namei::{Last, PathError, basename, components, join, namei, parent};
-use ffs_core::{Error, NodeKind, Vnode};
+pub(crate) use bsdffs::namei::{Last, PathError, basename, components, join};
+use bsdffs::namei::{namei_from, parent_from};
+use ffs_core::{Cred, Error, Ffs, Ino, NodeKind, Vnode};
 
 use crate::fail::{Failure, show};
 use crate::mode::umask;
 use crate::session::Session;
 use crate::spec::ImagePath;
+
+/// Looks up `path`.
+///
+/// # Errors
+/// [`PathError`].
+pub(crate) fn namei(ffs: &Ffs, cred: &Cred, path: &[u8], last: Last) -> Result<Vnode, PathError> {
+    let (at, rest) = start(ffs, path)?;
+    namei_from(ffs, cred, at, rest, last)
+}
+
+/// Looks up the directory of `path` and returns it with the last name, which need not exist.
+///
+/// # Errors
+/// [`PathError`]; [`Error::Invalid`] if the path ends in no name.
+pub(crate) fn parent(ffs: &Ffs, cred: &Cred, path: &[u8]) -> Result<(Vnode, Vec<u8>), PathError> {
+    let (at, rest) = start(ffs, path)?;
+    if path.starts_with(b"#") && components(rest).next().is_none() {
+        return Err(Error::Invalid("a number names a file, not its name in a directory").into());
+    }
+    parent_from(ffs, cred, at, rest)
+}
+
+/// Where a lookup of `path` begins, and the path from there.
+fn start<'a>(ffs: &Ffs, path: &'a [u8]) -> Result<(Vnode, &'a [u8]), PathError> {
+    let Some(rest) = path.strip_prefix(b"#") else { return Ok((ffs.root()?, path)) };
+    let end = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
+    let (number, rest) = rest.split_at(end);
+    let number = std::str::from_utf8(number).ok().and_then(|text| text.parse().ok());
+    let Some(ino) = number.map(Ino) else {
+        return Err(Error::Invalid("an inode number is expected behind '#'").into());
+    };
+    match ffs.vget(ino, None) {
+        Err(Error::Stale) => Err(Error::NotFound.into()),
+        found => Ok((found?, rest)),
+    }
+}
 
 impl Session {
     /// The file at `path`, or a message that names it.

@@ -1,9 +1,10 @@
 //! Path arguments: `IMAGE[@N]:/path` for a file in an image, or a path of the host. IMAGE is a
-//! file, a block device or a URI. The path inside may lead through snapshots: see `snapshot`.
+//! file, a block device or a URI. The path inside may lead through snapshots: see `snapshot`. It
+//! may begin with an inode number, `IMAGE:#1234`, instead of `/`.
 //!
 //! # Invariants
-//! 1. `:/` separates the image from the path inside. The first `:/` that follows the name of an
-//!    existing file separates; a host name may therefore contain colons.
+//! 1. `:/` or `:#` separates the image from the path inside. The first one that follows the name of
+//!    an existing file separates; a host name may therefore contain colons.
 //! 2. If no such file exists, an argument with `:/` means an image, so that the error message names
 //!    the missing image.
 
@@ -23,7 +24,7 @@ use crate::fail::{Failure, show};
 pub(crate) struct ImagePath {
     /// `IMAGE` or `IMAGE@N`.
     pub image: OsString,
-    /// Absolute path inside.
+    /// Absolute path inside, or one that begins with an inode number (`#1234`).
     pub path: Vec<u8>,
 }
 
@@ -53,7 +54,8 @@ pub(crate) fn place(arg: &OsStr) -> Place {
         };
     }
     let bytes = arg.as_bytes();
-    let splits = || bytes.windows(2).enumerate().filter(|(at, two)| *at > 0 && *two == b":/");
+    let starts = |two: &[u8]| two == b":/" || two == b":#";
+    let splits = || bytes.windows(2).enumerate().filter(move |(at, two)| *at > 0 && starts(two));
     for (at, _) in splits() {
         if is_image(&bytes[..at]) {
             return Place::Image(split(bytes, at));
@@ -66,7 +68,7 @@ pub(crate) fn place(arg: &OsStr) -> Place {
         return Place::Image(ImagePath { image: os(name), path: b"/".to_vec() });
     }
     match splits().next() {
-        Some((at, _)) if !could_be_on_host(arg) => Place::Image(split(bytes, at)),
+        Some((at, b":/")) if !could_be_on_host(arg) => Place::Image(split(bytes, at)),
         _ => Place::Host(PathBuf::from(arg)),
     }
 }
@@ -204,6 +206,10 @@ mod tests {
         assert_eq!(d.place("a.img:"), d.image("a.img", "/"));
         assert_eq!(d.place("with space.img:/a b"), d.image("with space.img", "/a b"));
         assert_eq!(d.place("x:y.img:/z:/w"), d.image("x:y.img", "/z:/w"));
+        assert_eq!(d.place("a.img:#1234"), d.image("a.img", "#1234"));
+        assert_eq!(d.place("a.img:#12/x:/y"), d.image("a.img", "#12/x:/y"));
+        assert_eq!(d.place("a.img:/x:#1"), d.image("a.img", "/x:#1"));
+        assert_eq!(d.place("none:#1"), d.host("none:#1"));
     }
 
     #[test]

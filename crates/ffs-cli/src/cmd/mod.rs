@@ -8,6 +8,7 @@ pub(crate) mod chmod;
 pub(crate) mod chown;
 pub(crate) mod completions;
 pub(crate) mod cp;
+pub(crate) mod debug;
 pub(crate) mod demo;
 pub(crate) mod df;
 pub(crate) mod du;
@@ -44,6 +45,7 @@ pub(crate) mod tree;
 pub(crate) mod truncate;
 pub(crate) mod tunefs;
 pub(crate) mod umount;
+pub(crate) mod undelete;
 pub(crate) mod xattr;
 
 /// What `--help` and the manual page add to the options.

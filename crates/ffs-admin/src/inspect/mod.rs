@@ -1,0 +1,153 @@
+//! Inspection of an unmounted volume below its tree: inodes, the blocks of a file, the use of a
+//! fragment, raw directory records, and what removed files have left.
+//!
+//! **Purpose.** What debugfs(8) and fsdb(8) show, as data. Damage is data too: a bad pointer or
+//! record is reported in its place, and the rest is read on.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `blocks` | the blocks of a file |
+//! | `owner` | the use of fragments |
+//! | `records` | raw directory records, also those of removed names |
+//! | `removed` | removed names, inodes without a name, and their content |
+//!
+//! **Invariants.**
+//! 1. Nothing is written.
+//! 2. Work and memory are bounded by the size of the volume, for any content. Work on one file is
+//!    bounded by the pointers that the volume has space for.
+//! 3. Only errors of the device, and of a cylinder group that is needed, end an inspection.
+
+mod blocks;
+mod owner;
+mod records;
+mod removed;
+#[cfg(test)]
+mod tests;
+
+use ffs_device::BlockDevice;
+use ffs_ondisk::{Cg, CgNo, Dinode, Format, FragNo, Geometry, Ino, Place, Structure, cg, dinode};
+
+pub use blocks::{Block, BlockKind};
+pub use owner::{FragUse, Owner};
+pub use records::{RawRecord, RecordState};
+pub use removed::{InodeState, Recovery, RemovedInode, RemovedName};
+
+use crate::{AdminError, Volume};
+
+/// A volume under inspection.
+pub struct Inspector<'d> {
+    vol: Volume<'d>,
+}
+
+/// An inode as stored.
+#[derive(Clone, Debug)]
+pub struct RawInode {
+    /// Its number.
+    pub ino: Ino,
+    /// The fragment of its block.
+    pub frag: FragNo,
+    /// Its first byte on the volume.
+    pub byte: u64,
+    /// Whether the map of its group has it in use.
+    pub in_use: bool,
+    /// Its fields.
+    pub dinode: Dinode,
+    /// The first rule that an inode in use would break.
+    pub problem: Option<String>,
+}
+
+impl RawInode {
+    /// Whether it has a type, as every file has. The inode of a removed file is cleared.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        self.dinode.mode != 0
+    }
+}
+
+impl<'d> Inspector<'d> {
+    /// Opens the volume on `dev`, if necessary by a backup superblock.
+    ///
+    /// # Errors
+    /// The device's, or the problem of the superblock.
+    pub fn open(dev: &'d dyn BlockDevice) -> Result<Inspector<'d>, AdminError> {
+        Ok(Inspector { vol: Volume::open(dev)? })
+    }
+
+    /// The geometry of the volume.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.vol.geo
+    }
+
+    /// Reads inode `ino`, in use or not.
+    ///
+    /// # Errors
+    /// The volume has no such inode; its group is damaged; the device's.
+    pub fn inode(&self, ino: Ino) -> Result<RawInode, AdminError> {
+        let g = &self.vol.geo;
+        g.check_ino(ino.0, Structure::Inode, Place::Inode(ino))?;
+        let group = self.group(g.ino_to_cg(ino))?;
+        let mut bytes = vec![0; g.format.dinode_size()];
+        let byte = g.frag_to_byte(g.ino_to_fsba(ino)) + g.ino_to_fsbo(ino) as u64;
+        let is_made = g.ino_to_cgi(ino) < self.inodes_made(&group);
+        if is_made {
+            self.vol.device().read_at(byte, &mut bytes)?;
+        }
+        Ok(self.raw_inode(ino, &group, &bytes))
+    }
+
+    fn raw_inode(&self, ino: Ino, group: &[u8], bytes: &[u8]) -> RawInode {
+        let g = &self.vol.geo;
+        let problem = dinode::check(g, ino, bytes).err().map(|error| error.to_string());
+        let dinode = Dinode::decode(g, bytes);
+        RawInode {
+            ino,
+            frag: g.ino_to_fsba(ino),
+            byte: g.frag_to_byte(g.ino_to_fsba(ino)) + g.ino_to_fsbo(ino) as u64,
+            in_use: Cg::new(g, group).inode_used(g.ino_to_cgi(ino)),
+            problem: problem.filter(|_| dinode.mode != 0),
+            dinode,
+        }
+    }
+
+    /// Calls `each` with every inode that the volume has made, by number; `each` ends the scan by
+    /// returning false.
+    fn each_inode(
+        &self,
+        mut each: impl FnMut(RawInode) -> Result<bool, AdminError>,
+    ) -> Result<(), AdminError> {
+        let g = &self.vol.geo;
+        let mut block = vec![0; g.bsize as usize];
+        for c in (0..g.ncg).map(CgNo) {
+            let group = self.group(c)?;
+            for first in (0..self.inodes_made(&group)).step_by(g.inopb as usize) {
+                let ino = Ino(c.0 * g.ipg + first);
+                self.vol.read(g.ino_to_fsba(ino), &mut block)?;
+                for (n, raw) in (ino.0..).zip(block.chunks_exact(g.format.dinode_size())) {
+                    let is_last =
+                        Ino(n) >= Ino::ROOT && !each(self.raw_inode(Ino(n), &group, raw))?;
+                    if is_last {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Inodes of a group that have been made: UFS2 makes them as they are needed.
+    fn inodes_made(&self, group: &[u8]) -> u32 {
+        let g = &self.vol.geo;
+        match g.format {
+            Format::Ufs1 => g.ipg,
+            Format::Ufs2 => Cg::new(g, group).initediblk().min(g.ipg),
+        }
+    }
+
+    /// The bytes of group `c`, which is sound.
+    fn group(&self, c: CgNo) -> Result<Vec<u8>, AdminError> {
+        let group = self.vol.read_cg(c)?;
+        cg::validate(&self.vol.geo, c, &group)?;
+        Ok(group)
+    }
+}

@@ -1,0 +1,183 @@
+//! What removed files have left: names in the slack of directories, and inodes.
+//!
+//! BSD clears the inode of a removed file, its pointers with it, so mostly only the name is left.
+//! An inode keeps its content if it lost its last name while it was open and the system then
+//! stopped, or if a volume without an order of writes was not unmounted.
+
+use std::io::{Seek, SeekFrom, Write};
+
+use ffs_ondisk::{Cg, FileType, FragNo, Ino};
+
+use super::{Block, BlockKind, Inspector, RawInode, RawRecord, RecordState};
+use crate::AdminError;
+
+/// The state of an inode that a removed name refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InodeState {
+    /// The number is unknown, or not one of the volume's.
+    Unknown,
+    /// A file has it. It may be the same one under another name, or a later one.
+    InUse,
+    /// A file without a name has it: it was removed while it was open.
+    Unlinked,
+    /// It is free, and was not cleared: type, size and pointers are there.
+    Left,
+    /// It is free and cleared. Nothing leads to the content.
+    Cleared,
+}
+
+/// A removed name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemovedName {
+    /// The directory.
+    pub dir: Ino,
+    /// The record.
+    pub record: RawRecord,
+    /// The state of its inode.
+    pub state: InodeState,
+}
+
+/// An inode with content and without a name.
+#[derive(Clone, Debug)]
+pub struct RemovedInode {
+    /// The inode.
+    pub inode: RawInode,
+    /// [`InodeState::Unlinked`] or [`InodeState::Left`].
+    pub state: InodeState,
+}
+
+/// The result of a recovery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Blocks that were read.
+    pub blocks: u64,
+    /// Of these, blocks of which the maps have a part in use although the file is removed: another
+    /// file has probably written there.
+    pub reused: u64,
+    /// Pointers that cannot be those of a file, which were passed over.
+    pub bad: u64,
+}
+
+impl Inspector<'_> {
+    /// The inodes with content and without a name.
+    ///
+    /// # Errors
+    /// A damaged group; the device's; what `each` returns.
+    pub fn removed_inodes(
+        &self,
+        mut each: impl FnMut(RemovedInode) -> Result<(), AdminError>,
+    ) -> Result<(), AdminError> {
+        self.each_inode(|inode| {
+            let state = state_of(&inode);
+            if matches!(state, InodeState::Unlinked | InodeState::Left) {
+                each(RemovedInode { inode, state })?;
+            }
+            Ok(true)
+        })
+    }
+
+    /// The removed names in all directories.
+    ///
+    /// # Errors
+    /// A damaged group; the device's; what `each` returns.
+    pub fn removed_names(
+        &self,
+        mut each: impl FnMut(RemovedName) -> Result<(), AdminError>,
+    ) -> Result<(), AdminError> {
+        self.each_inode(|dir| {
+            let is_dir = dir.in_use && dir.dinode.file_type() == Some(FileType::Directory);
+            if !is_dir || dir.problem.is_some() {
+                return Ok(true);
+            }
+            let mut stale = Vec::new();
+            self.records(&dir, |record| {
+                if record.state == RecordState::Stale {
+                    stale.push(record);
+                }
+                Ok(())
+            })?;
+            for record in stale {
+                let state = self.state(Ino(record.ino))?;
+                each(RemovedName { dir: dir.ino, record, state })?;
+            }
+            Ok(true)
+        })
+    }
+
+    fn state(&self, ino: Ino) -> Result<InodeState, AdminError> {
+        if ino < Ino::ROOT || ino.0 >= self.vol.geo.inodes() {
+            return Ok(InodeState::Unknown);
+        }
+        Ok(state_of(&self.inode(ino)?))
+    }
+
+    /// Writes the content of `inode`, in use or removed, to `out`, with holes where it has holes.
+    ///
+    /// # Errors
+    /// The device's; `out`'s; a damaged group.
+    pub fn content(
+        &self,
+        inode: &RawInode,
+        out: &mut (impl Write + Seek),
+    ) -> Result<Recovery, AdminError> {
+        let g = &self.vol.geo;
+        let (d, mut done) = (&inode.dinode, Recovery::default());
+        if d.is_short_symlink(g) {
+            out.write_all(d.short.text(d.size)).map_err(AdminError::output)?;
+            return Ok(done);
+        }
+        let mut group = None;
+        let mut end = 0;
+        self.blocks(d, |block| {
+            let start = g.lblktosize(block.lbn);
+            if block.problem.is_some() {
+                done.bad += 1;
+                return Ok(true);
+            }
+            if block.kind != BlockKind::Data || start >= d.size {
+                return Ok(true);
+            }
+            let len = (d.size - start).min(u64::from(block.frags) * u64::from(g.fsize));
+            let mut bytes = vec![0; len as usize];
+            self.vol.read(block.at, &mut bytes)?;
+            done.blocks += 1;
+            done.reused += u64::from(!inode.in_use && self.is_reused(&block, &mut group)?);
+            out.seek(SeekFrom::Start(start)).map_err(AdminError::output)?;
+            out.write_all(&bytes).map_err(AdminError::output)?;
+            end = start + len;
+            Ok(true)
+        })?;
+        if end < d.size {
+            // The last byte of a hole at the end gives the file its size.
+            out.seek(SeekFrom::Start(d.size - 1)).map_err(AdminError::output)?;
+            out.write_all(&[0]).map_err(AdminError::output)?;
+        }
+        Ok(done)
+    }
+
+    /// Whether a fragment of the block is in use. `group`: the last group that was read.
+    fn is_reused(
+        &self,
+        block: &Block,
+        group: &mut Option<(ffs_ondisk::CgNo, Vec<u8>)>,
+    ) -> Result<bool, AdminError> {
+        let g = &self.vol.geo;
+        let c = g.dtog(block.at);
+        if group.as_ref().is_none_or(|(have, _)| *have != c) {
+            *group = Some((c, self.group(c)?));
+        }
+        let bytes = group.as_ref().map_or(&[][..], |(_, bytes)| bytes);
+        let map = Cg::new(g, bytes);
+        let mut frags = (0..u64::from(block.frags)).map(|n| FragNo(block.at.0 + n));
+        Ok(frags.any(|frag| !map.frag_free(g.dtogd(frag))))
+    }
+}
+
+fn state_of(inode: &RawInode) -> InodeState {
+    match (inode.in_use, inode.is_file(), inode.dinode.nlink) {
+        (true, true, 0) => InodeState::Unlinked,
+        (true, ..) => InodeState::InUse,
+        (false, true, _) => InodeState::Left,
+        (false, false, _) => InodeState::Cleared,
+    }
+}
