@@ -31,7 +31,7 @@ pub(crate) fn draw(id: &str, title: &str, rows: &[RatioRow]) -> Option<Figure> {
     let height = 26.0 + ROW * rows.len() as f64 + 6.0;
     let mut svg = SvgWriter::default();
     let (a, b) = (x.at(1.0 / 1.3), x.at(1.3));
-    svg.rect((a, 20.0), (b - a, height - 24.0), 2.0, "band", "within 30 %");
+    svg.rect((a, 20.0), (b - a, height - 24.0), 2.0, "band", "within a factor of 1.3");
     let marks = x.marks(44.0);
     for mark in &marks {
         let class = if (*mark - 1.0).abs() < 1e-9 { "one" } else { "grid" };
@@ -49,8 +49,10 @@ pub(crate) fn draw(id: &str, title: &str, rows: &[RatioRow]) -> Option<Figure> {
         }
     }
     let near = ratios().filter(|ratio| away(*ratio) <= 1.3).count();
-    let desc =
-        format!("{near} of {} numbers are within 30 % of the published ones.", ratios().count());
+    let desc = format!(
+        "{near} of {} numbers are within a factor of 1.3 of the published ones.",
+        ratios().count()
+    );
     let lines = rows.iter().flat_map(|row| {
         row.dots.iter().map(|(what, r)| vec![row.label.clone(), what.clone(), format!("{r:.5}")])
     });

@@ -100,7 +100,7 @@ pub(super) fn sentence(series: &ResultSeries, at: Combination, names: &[String])
     }
     let each = |value: f64| value / spent.units;
     let mut parts = Vec::new();
-    for (name, seconds) in [("processor", spent.cpu), ("disk", spent.disk)] {
+    for (name, seconds) in [("processor", spent.cpu), ("disk busy", spent.disk)] {
         // A smaller value would be shown as 0.
         if each(seconds) >= 1e-8 {
             parts.push(format!("{name} {}", format::time(each(seconds))));
@@ -114,7 +114,6 @@ pub(super) fn sentence(series: &ResultSeries, at: Combination, names: &[String])
     }
     let counted = [
         ("writes_sync", "synchronous writes"),
-        ("buf_misses", "blocks read"),
         ("inodes_loaded", "inodes loaded"),
         ("dir_bytes_scanned", "bytes of directory searched"),
         ("dirhash_builds", "directory hashes built"),
@@ -127,7 +126,7 @@ pub(super) fn sentence(series: &ResultSeries, at: Combination, names: &[String])
     }
     (!parts.is_empty()).then(|| {
         format!(
-            "{}: {} for each = {}",
+            "{}: {} each; meanwhile {}",
             at.name(names, "+"),
             format::time(each(spent.time)),
             parts.join(", ")

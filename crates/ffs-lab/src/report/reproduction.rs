@@ -3,7 +3,7 @@
 use super::format;
 use super::published::{NumberKind, Published, PublishedNumber, PublishedSection};
 use super::study_data::{Benchmark, ResultSeries, StudyData};
-use crate::statistics::{Combination, Model, StepwisePath};
+use crate::statistics::{Combination, Model, PathStep, StepwisePath};
 
 /// A section of compared numbers.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -254,9 +254,13 @@ pub(super) fn lists(measured: &StudyData, published: &Published) -> Vec<Compared
     published.rows().map(row).collect()
 }
 
-/// The significant options of a path, in order.
+/// The significant options of a path, in order; a loss has a minus behind it.
 pub(super) fn names(path: &StepwisePath, short: &[String]) -> Vec<String> {
-    path.significant().into_iter().filter_map(|factor| short.get(factor).cloned()).collect()
+    let name = |step: &PathStep| {
+        let sign = if step.gain < 1.0 { "−" } else { "" };
+        Some(format!("{}{sign}", short.get(step.factor)?))
+    };
+    path.steps.iter().filter(|step| step.is_significant).filter_map(name).collect()
 }
 
 /// The class of a ratio in the page.

@@ -139,8 +139,8 @@ fn result(report: &Report, benchmark: &Benchmark, series: &ResultSeries) -> Stri
         rows.push(vec![name, format!("{:.2}", term.value), optional(term.error)]);
     }
     out.push_str(&format!("\n{}", table(rows, &[0])));
-    for hint in hints::hints(&model, names) {
-        out.push_str(&format!("{hint}\n"));
+    if series.kind != MetricKind::CpuPercent {
+        hints::hints(&model, names).iter().for_each(|hint| out.push_str(&format!("{hint}\n")));
     }
     out
 }

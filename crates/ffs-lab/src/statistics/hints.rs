@@ -25,6 +25,11 @@ pub(crate) fn hints(model: &Model, names: &[String]) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if model.spread.is_none() {
+        out.push(
+            "One run of each: no test is possible; terms of 1 % and more are shown.".to_owned(),
+        );
+    }
     let pairs = model.significant().filter(|term| term.options.count() == 2);
     out.extend(pairs.filter_map(|term| pair(model, term, names)));
     if !model.is_complete {
@@ -33,11 +38,6 @@ pub(crate) fn hints(model: &Model, names: &[String]) -> Vec<String> {
             "Combinations are missing: terms of more than {order} option{} are omitted.",
             if order == 1 { "" } else { "s" }
         ));
-    }
-    if model.spread.is_none() {
-        out.push(
-            "One run of each: no test is possible; terms of 1 % and more are shown.".to_owned(),
-        );
     }
     out
 }
@@ -52,14 +52,15 @@ fn pair(model: &Model, term: &Term, names: &[String]) -> Option<String> {
     let &[first, second] = alone.as_slice() else { return None };
     let together = term.options.name(names, " and ");
     let sum = first + second + term.value;
-    let text = if first < 0.0 && second < 0.0 && term.value > 0.0 {
-        format!("{together} overlap: together {sum:+.1} %, not {:+.1} %.", first + second)
-    } else if term.value < 0.0 {
-        let gain = "together gain more than the sum of both alone";
-        format!("{together} {gain}: {sum:+.1} %, not {:+.1} %.", first + second)
-    } else {
-        format!("{together} hinder each other: together {sum:+.1} %, not {:+.1} %.", first + second)
+    let both_help = first < 0.0 && second < 0.0;
+    let relation = match (both_help, term.value > 0.0) {
+        (true, true) => "overlap",
+        (true, false) => "gain more together than the sum of both alone",
+        (false, true) => "cost more together than the sum of both alone",
+        (false, false) => "cost less together than the sum of both alone",
     };
+    let text =
+        format!("{together} {relation}: together {sum:+.1} %, not {:+.1} %.", first + second);
     Some(text.replace(" -", " −").replace("(-", "(−"))
 }
 

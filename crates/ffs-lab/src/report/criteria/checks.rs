@@ -44,8 +44,9 @@ impl Evaluation<'_> {
                 let ratio = number.ratio().map_or_else(|| "none".to_owned(), format::ratio);
                 format!("beyond ×{factor}: {} {}, ratio {ratio}", number.what, number.on)
             };
-            Check::plain(format!("{found} within {factor}"), found >= least)
-                .because(misses.map(miss).collect())
+            let apart = numbers.iter().filter(near).filter(|number| number.calibrated).count();
+            let text = format!("{found} within {factor}, {apart} of them calibrated");
+            Check::plain(text, found >= least).because(misses.map(miss).collect())
         });
         Criterion::new("All times", &wanted, parts.into())
     }
@@ -339,7 +340,11 @@ impl Evaluation<'_> {
                 Some(term.is_significant && format!("{:.2}", value?) == format!("{:.2}", n.value))
             };
             let same = section.rows.iter().filter(|n| number(n) == Some(true)).count();
-            let found = format!("{}: {same} of {} digits", section.title, section.rows.len());
+            let found = format!(
+                "{}: {same} of {} values to the printed digit",
+                section.title,
+                section.rows.len()
+            );
             parts.push(Check::plain(found, same == section.rows.len()));
         }
         let shown = model.map_or(0, |model| model.significant().count());

@@ -242,6 +242,7 @@ impl Evaluation<'_> {
 
 /// A term's value and its p value.
 fn percent(term: &Term) -> String {
-    let chance = term.p_value.map_or_else(String::new, |p| format!(", p {}", format::chance(p)));
+    let untested = || " (one run: no test, the limit is 1 %)".to_owned();
+    let chance = term.p_value.map_or_else(untested, |p| format!(", p {}", format::chance(p)));
     format!("{} %{chance}", format::signed(term.value, 2))
 }

@@ -4,7 +4,7 @@ use super::super::criteria::Verdict;
 use super::super::reproduction::{self, ComparedNumber};
 use super::super::score::{FACTORS, Score, Tally, is_within};
 use super::super::study_data::{Benchmark, ResultSeries, StudyData};
-use super::super::{Report, format};
+use super::super::{Report, alike, format};
 use crate::plot::times;
 use crate::statistics::Cells;
 use crate::study::Factor;
@@ -97,7 +97,12 @@ pub(super) fn heading(measured: &StudyData) -> String {
 /// An introduction: the benchmarks, the combinations and the target.
 pub(super) fn about(measured: &StudyData) -> String {
     let plan = &measured.plan;
-    let benchmarks = format::plural(measured.benchmarks.len(), "benchmark");
+    let curves = measured.benchmarks.iter().filter(|b| b.curves()).count();
+    let benchmarks = format::plural(measured.benchmarks.len() - curves, "benchmark");
+    let curves = match curves {
+        0 => "",
+        _ => ", and the cost curves of the paper's Figures 2 to 6 under one of them",
+    };
     let under = match measured.design.combinations().len() {
         1 => "with its default options".to_owned(),
         n => format!("under all {n} combinations of the options"),
@@ -113,13 +118,20 @@ pub(super) fn about(measured: &StudyData) -> String {
     } else {
         ""
     };
-    format!("{benchmarks} on ffs {under}, {each} of each, on {on}.{paper}")
+    format!("{benchmarks} on ffs {under}{curves}, {each} of each, on {on}.{paper}")
 }
 
-/// The results that are times or rates, with their benchmarks.
+/// The results that are times or rates, with their benchmarks. Of results with the same gains, as
+/// the rates of one loop have them, the first counts.
 fn results(measured: &StudyData) -> impl Iterator<Item = (&Benchmark, &ResultSeries)> {
     let benchmarks = measured.benchmarks.iter().filter(|benchmark| !benchmark.curves());
-    let all = benchmarks.flat_map(|b| b.series.iter().map(move |series| (b, series)));
+    let distinct = |b: &Benchmark| {
+        let represented = alike::representatives(b).into_iter().enumerate();
+        represented.filter(|(own, by)| own == by).map(|(own, _)| own).collect::<Vec<usize>>()
+    };
+    let all = benchmarks.flat_map(move |b| {
+        distinct(b).into_iter().filter_map(move |own| Some((b, b.series.get(own)?)))
+    });
     all.filter(|(_, series)| series.kind != MetricKind::CpuPercent)
 }
 
@@ -133,7 +145,7 @@ pub(super) fn lead(measured: &StudyData) -> String {
     };
     let middle = gains[gains.len() / 2].0;
     let name = |(_, b, s): &(f64, &Benchmark, &ResultSeries)| format!("{}, {}", b.title, s.title);
-    let what = format::plural(gains.len(), "result");
+    let what = format::plural(gains.len(), "distinct result");
     let with = match measured.design.is_two_level() {
         true => "With all options on",
         false => "With the best combination of levels for each",

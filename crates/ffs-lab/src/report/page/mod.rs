@@ -323,8 +323,12 @@ fn lists_words(lists: &[ComparedOptions]) -> String {
     let same = lists.iter().filter(|list| list.same()).count();
     let set = lists.iter().filter(|list| list.same_set()).count();
     let all = lists.len();
+    let groups = lists.iter().filter(|list| list.same_set()).map(|list| &list.group);
+    let postmark = groups.filter(|group| group.contains("Postmark")).count();
     format!(
-        "{run} of {all} rows were run. {set} have the same options, {same} of them in that order."
+        "{run} of {all} rows were run. {set} have the same options, {same} of them in that order. \
+         A loss has a minus behind it and is not the same as a gain. {postmark} of the {set} are \
+         of Postmark, whose rates are mostly those of one loop."
     )
 }
 

@@ -122,10 +122,12 @@ fn result(
     let table = RankTable::of(cells);
     let end = cells.summary_end();
     let colour = |factor: &usize| factor % style::SERIES;
+    // Of a share of processor time neither more nor less is a gain.
+    let is_cost = series.kind != MetricKind::CpuPercent;
     ResultView {
         title: series.title.clone(),
         open: false,
-        gain: end.and_then(|end| cells.gain(end)).map_or_else(String::new, times),
+        gain: end.filter(|_| is_cost).and_then(|e| cells.gain(e)).map_or_else(String::new, times),
         chips: chips.iter().map(|f| (colour(f), names[*f].clone())).collect(),
         sub: sub(series),
         unit: unit(series),
@@ -133,7 +135,7 @@ fn result(
         rank: rank(series, &table),
         terms: model.as_ref().map_or_else(Vec::new, |model| terms(model, names)),
         rest: model.as_ref().map_or_else(String::new, |model| rest(model, names)),
-        hints: model.as_ref().map_or_else(Vec::new, |model| hints::hints(model, names)),
+        hints: model.as_ref().filter(|_| is_cost).map_or_else(Vec::new, |m| hints::hints(m, names)),
         notes: series.notes.clone(),
         alike: like.map_or_else(String::new, |other| {
             format!(
