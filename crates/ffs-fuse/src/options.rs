@@ -17,8 +17,10 @@ pub struct Options {
     pub core: MountOptions,
     /// Users other than the one who mounts have access. `None`: only if root mounts.
     pub allow_other: Option<bool>,
-    /// The kernel checks permissions.
+    /// The kernel checks permissions, unless `fakeroot` is set.
     pub default_permissions: bool,
+    /// The user who mounts acts as root on the volume.
+    pub fakeroot: bool,
     /// Set-id bits have effect. `None`: the default of the command that mounts.
     pub suid: Option<bool>,
     /// Device nodes can be opened. `None`: the default of the command that mounts.
@@ -95,6 +97,7 @@ impl Default for Options {
             core: MountOptions::default(),
             allow_other: None,
             default_permissions: true,
+            fakeroot: false,
             suid: None,
             dev: None,
             exec: true,
@@ -113,6 +116,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Whether the kernel checks permissions. It cannot check those of a user who acts as root.
+    pub(crate) fn kernel_checks(&self) -> bool {
+        self.default_permissions && !self.fakeroot
+    }
+
     pub(crate) fn timeouts(&self) -> Timeouts {
         let attr = if self.writeback { SHORT } else { LONG };
         Timeouts {
@@ -223,6 +231,11 @@ words! {
         |o, _| set!(o.default_permissions => true);
     "nodefault_permissions" "" "the server checks permissions"
         |o, _| set!(o.default_permissions => false);
+    "fakeroot" "" "the user who mounts acts as root on the volume: reads and changes every file; \
+        new files belong to root, and access lists do not apply (see nodefault_permissions)"
+        |o, _| set!(o.fakeroot => true);
+    "nofakeroot" "" "the user who mounts has the rights of a user (the default)"
+        |o, _| set!(o.fakeroot => false);
     "writeback" "" "the kernel caches writes: replace_order covers them once the file is closed or \
         synced, and SEEK_DATA and SEEK_HOLE report the whole file as data"
         |o, _| set!(o.writeback => true);

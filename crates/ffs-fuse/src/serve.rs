@@ -161,10 +161,11 @@ fn server_options(request: &MountRequest) -> ServerOptions {
     let o = &request.options;
     ServerOptions {
         timeouts: o.timeouts(),
-        default_permissions: o.default_permissions,
+        default_permissions: o.kernel_checks(),
         writeback: o.writeback,
         atime: o.core.atime,
         owner: rustix::process::geteuid().as_raw(),
+        fakeroot: o.fakeroot,
         bgfsck: o.bgfsck,
         recorded: request.recorder.is_some(),
     }
@@ -187,7 +188,7 @@ fn mount_params(
         block_device,
         read_only,
         allow_other: o.allow_other.unwrap_or(root),
-        default_permissions: o.default_permissions,
+        default_permissions: o.kernel_checks(),
         suid: o.suid.unwrap_or(request.like_mount),
         dev: o.dev.unwrap_or(request.like_mount),
         exec: o.exec,

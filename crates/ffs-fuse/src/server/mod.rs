@@ -50,6 +50,8 @@ pub(crate) struct ServerOptions {
     pub(crate) atime: Atime,
     /// The user who started the server, who may control it besides root.
     pub(crate) owner: u32,
+    /// That user acts as root on the volume.
+    pub(crate) fakeroot: bool,
     /// An unclean volume is checked in the background when it becomes read-write.
     pub(crate) bgfsck: bool,
     /// Requests are recorded, also those that the server could do without.
@@ -267,9 +269,16 @@ impl Server {
         self.nodes.get(r.node)
     }
 
+    fn acts_as_root(&self, r: &Request<'_>) -> bool {
+        self.options.fakeroot && r.uid == self.options.owner
+    }
+
     /// The caller's credentials. Supplementary groups are read only if the server checks
     /// permissions.
     fn cred(&self, r: &Request<'_>) -> Cred {
+        if self.acts_as_root(r) {
+            return Cred::root();
+        }
         if self.options.default_permissions {
             return Cred { uid: r.uid, gid: r.gid, groups: Vec::new(), checks: Checks::Done };
         }
@@ -278,6 +287,9 @@ impl Server {
 
     /// The caller's credentials with supplementary groups.
     fn cred_with_groups(&self, r: &Request<'_>) -> Cred {
+        if self.acts_as_root(r) {
+            return Cred::root();
+        }
         let checks = if self.options.default_permissions { Checks::Done } else { Checks::Here };
         let groups = if r.uid == 0 { Vec::new() } else { groups_of(r.pid) };
         Cred { uid: r.uid, gid: r.gid, groups, checks }

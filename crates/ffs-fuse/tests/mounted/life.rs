@@ -377,13 +377,18 @@ fn users_mount_with_fusermount() {
     // The program may lie where others cannot see it.
     let program = image.path().with_extension("program");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    let run = |words: &str| {
-        let script = format!("{} {words}", program.display());
-        as_user(UNPRIVILEGED, std::path::Path::new("/"), &script)
-    };
     let (path, point) = (image.path(), image.mount_point());
-    let done = run(&format!("serve -d {} {} async", path.display(), point.display()));
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let user = |script: &str| as_user(UNPRIVILEGED, std::path::Path::new("/"), script);
+    let must = |script: &str| {
+        let done = user(script);
+        assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    let serve = |options: &str| {
+        let (image, point) = (path.display(), point.display());
+        must(&format!("{} serve -d {image} {point} {options}", program.display()))
+    };
+    serve("async");
     let listed =
         as_user(UNPRIVILEGED, std::path::Path::new("/"), &format!("ls -a {}", point.display()));
     assert!(String::from_utf8_lossy(&listed.stdout).contains(".snap"));
@@ -391,10 +396,27 @@ fn users_mount_with_fusermount() {
     let umount = image.program_as("umount.fuse.ffs");
     fs::remove_file(&umount).unwrap();
     std::os::unix::fs::symlink(&program, &umount).unwrap();
-    let script = format!("{} {}", umount.display(), point.display());
-    let done = as_user(UNPRIVILEGED, std::path::Path::new("/"), &script);
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let unmount = format!("{} {}", umount.display(), point.display());
+    let at = |name: &str| point.join(name).display().to_string();
+    // The root directory belongs to root.
+    assert!(!user(&format!("touch {}", at("denied"))).status.success());
+    must(&unmount);
     image.check();
+
+    serve("async,fakeroot");
+    let (file, dir) = (at("file"), at("dir"));
+    must(&format!("echo text > {file}; chown 1001:1002 {file}; chmod 600 {file}"));
+    must(&format!("mkdir -m 700 {dir}; touch {dir}/new; chown 5:6 {dir}; mv {file} {dir}/moved"));
+    assert_eq!(
+        must(&format!("cat {dir}/moved; stat -c %u:%g:%a {dir}/moved {dir}/new {dir}")),
+        "text\n1001:1002:600\n0:0:644\n5:6:700\n"
+    );
+    must(&format!("test -w {dir}/moved && test -x {dir}"));
+    must(&unmount);
+    image.check();
+    serve("async");
+    assert!(!user(&format!("cat {dir}/moved")).status.success(), "the modes are as set");
+    must(&unmount);
 }
 
 fn block_devices_are_fuseblk() {

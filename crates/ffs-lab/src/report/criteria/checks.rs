@@ -203,6 +203,11 @@ impl Evaluation<'_> {
         runs.sort_by_key(|run| files(run));
         let (mut first, mut only, mut grown) = (Vec::new(), Vec::new(), Vec::new());
         for run in &runs {
+            // The runs have results of the same names.
+            let explained = |series, on: &[&str]| -> Vec<String> {
+                let lines = self.explained(series, on).into_iter();
+                lines.map(|line| format!("{}: {line}", run.title)).collect()
+            };
             let real = run.series.iter().filter(|series| series.kind != MetricKind::CpuPercent);
             for series in real {
                 let path = StepwisePath::of(&series.cells);
@@ -214,14 +219,14 @@ impl Evaluation<'_> {
                 if best.is_some_and(|name| name != "su") {
                     let name = best.map_or("", String::as_str);
                     let found = format!("{}: {} {name}", run.title, series.title);
-                    let why = self.explained(series, &["none", "su", name]);
+                    let why = explained(series, &["none", "su", name]);
                     first.push(Check::plain(found, false).because(why));
                 }
                 let dh = self.named(series, "dh").unwrap_or(false);
                 if dh != (series.metric == "delete-alone") {
                     let verb = if dh { "has" } else { "has no" };
                     let found = format!("{}: {} {verb} dh", run.title, series.title);
-                    let why = self.explained(series, &["su", "su+dh"]);
+                    let why = explained(series, &["su", "su+dh"]);
                     only.push(Check::plain(found, false).because(why));
                 }
             }
