@@ -108,6 +108,7 @@ commands! {
     Find find "find";
     Stat stat "stat";
     Cat cat "cat";
+    Edit edit "edit";
     Cp cp "cp";
     Touch touch "touch";
     Truncate truncate "truncate";

@@ -14,6 +14,7 @@ pub(crate) mod df;
 pub(crate) mod du;
 pub(crate) mod dump;
 pub(crate) mod dumpfs;
+pub(crate) mod edit;
 pub(crate) mod edquota;
 pub(crate) mod find;
 pub(crate) mod fsck;

@@ -15,6 +15,7 @@ mod copy;
 mod coreutils;
 mod debug;
 mod dump;
+mod edit;
 mod export;
 mod fixtures;
 mod fsck;

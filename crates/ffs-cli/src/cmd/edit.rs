@@ -1,0 +1,184 @@
+//! `ffs edit`.
+//!
+//! # Invariants
+//! 1. The image is not open while the editor runs.
+//! 2. A file that changed meanwhile is not overwritten.
+//! 3. If the new content cannot be written, the old one is back, and the new one is kept on the
+//!    host.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bsdffs::copy::READ_SIZE;
+use ffs_core::{Attr, Error, FileType, SetAttr, Vnode, WriteMode};
+use tempfile::TempDir;
+
+use super::{Doc, EXIT};
+use crate::fail::{Failure, Outcome, show};
+use crate::namei::{Last, basename};
+use crate::output;
+use crate::session::Session;
+use crate::spec::{ImagePath, image_path};
+
+pub(crate) const DOC: Doc = Doc {
+    examples: &[
+        ("ffs edit disk.img:/etc/rc.conf", "change a file in your editor"),
+        ("EDITOR='sed -i s/dhcp/static/' ffs edit disk.img:/etc/rc.conf", "in a script"),
+        ("ffs edit -e nano disk.img:/etc/motd", "with another editor; a missing file is made"),
+    ],
+    exit: EXIT,
+    see_also: &["ffs-cat(1)", "ffs-cp(1)", "ffs-mount(8)"],
+    section: "1",
+    usage_code: 64,
+};
+
+/// Change a file of an image in an editor.
+///
+/// The editor is -e, or $VISUAL, or $EDITOR, or vi. It gets a copy of the file. When it ends well
+/// and the copy has changed, the content is written back in place: owner, mode, flags, attributes
+/// and other names of the file stay. The image is not locked meanwhile; if the file has changed in
+/// the image, your text is kept on the host instead.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The editor, with its options
+    #[arg(short = 'e', value_name = "EDITOR")]
+    editor: Option<OsString>,
+    /// IMAGE[@N]:/path
+    #[arg(value_name = "IMAGE:/PATH")]
+    path: OsString,
+}
+
+/// The largest file that is edited, bytes: it is in memory twice.
+const LARGEST: u64 = 256 << 20;
+
+/// The file before it was edited.
+struct Before {
+    /// `None` if it does not exist.
+    attr: Option<Attr>,
+    content: Vec<u8>,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let spec = image_path(&args.path)?;
+    let session = Session::read(&spec.image)?;
+    let result = read(&session, &spec.path);
+    let before = session.finish_with(result)?;
+    let dir = TempDir::with_prefix("ffs-edit-").map_err(|e| host(&env::temp_dir(), &e))?;
+    let name = basename(&spec.path).unwrap_or(b"file");
+    let copy = dir.path().join(OsStr::from_bytes(name));
+    fs::write(&copy, &before.content).map_err(|e| host(&copy, &e))?;
+    edit(&args, &copy)?;
+    let content = fs::read(&copy).map_err(|e| host(&copy, &e))?;
+    if content == before.content {
+        output::note(format!("{spec}: not changed"));
+        return Ok(0);
+    }
+    match store(&spec, &before, &content) {
+        Ok(()) => Ok(0),
+        Err(failure) => Err(keep(dir, &copy, failure)),
+    }
+}
+
+/// The file at `path`.
+fn read(session: &Session, path: &[u8]) -> Result<Before, Failure> {
+    let Some(file) = session.find_opt(path, Last::Follow)? else {
+        // Its directory must exist, or the work in the editor would be in vain.
+        session.find_parent(path)?;
+        return Ok(Before { attr: None, content: Vec::new() });
+    };
+    let attr = session.ffs.getattr(&file);
+    let failed = |error| session.failed(path, error);
+    match attr.kind {
+        FileType::Regular => {}
+        FileType::Directory => return Err(failed(Error::IsDirectory)),
+        _ => return Err(failed(Error::Invalid("not a regular file"))),
+    }
+    if attr.size > LARGEST {
+        let why = format!("has {} bytes; at most {LARGEST} are edited", attr.size);
+        let name = format!("{}:{}", session.image(), show(path));
+        return Err(Failure::new(name, why).hint("copy it out with ffs cp, and back"));
+    }
+    let (mut content, mut part) = (Vec::new(), vec![0; READ_SIZE]);
+    loop {
+        let len = session.ffs.read(&file, content.len() as u64, &mut part).map_err(failed)?;
+        match part.get(..len) {
+            Some(bytes) if len > 0 => content.extend_from_slice(bytes),
+            _ => return Ok(Before { attr: Some(attr), content }),
+        }
+    }
+}
+
+/// Runs the editor on `copy` and waits for its end.
+fn edit(args: &Args, copy: &Path) -> Result<(), Failure> {
+    let named = || ["VISUAL", "EDITOR"].into_iter().find_map(env::var_os);
+    let editor = args.editor.clone().or_else(named).filter(|editor| !editor.is_empty());
+    let editor = editor.unwrap_or_else(|| "vi".into());
+    // As git does: the editor may have options, and is then a command of the shell.
+    let mut command = editor.clone();
+    command.push(" \"$@\"");
+    let status = Command::new("sh").arg("-c").arg(command).arg(&editor).arg(copy).status();
+    let status = status.map_err(|error| host(Path::new("sh"), &error))?;
+    if status.success() {
+        return Ok(());
+    }
+    let failure = Failure::new(show(editor.as_bytes()), format!("ended with {status}"));
+    Err(failure.hint("nothing was changed"))
+}
+
+/// Writes the new content, unless the file has changed meanwhile.
+fn store(spec: &ImagePath, before: &Before, content: &[u8]) -> Result<(), Failure> {
+    let session = Session::write(&spec.image)?;
+    let result = session.find_opt(&spec.path, Last::Follow).and_then(|file| {
+        let now = file.as_ref().map(|file| session.ffs.getattr(file));
+        if !is_same(now.as_ref(), before.attr.as_ref()) {
+            return Err(Failure::new(spec, "has changed in the image since it was read"));
+        }
+        let Some(file) = session.find_or_create(&spec.path, true)? else {
+            return Err(session.failed(&spec.path, Error::NotFound));
+        };
+        replace(&session, &file, &before.content, content)
+            .map_err(|error| session.failed(&spec.path, error))
+    });
+    session.finish_with(result)
+}
+
+/// Whether it is the same file with the same content and attributes.
+fn is_same(now: Option<&Attr>, before: Option<&Attr>) -> bool {
+    let of = |a: &Attr| (a.ino, a.generation, a.size, a.mtime, a.ctime);
+    now.map(of) == before.map(of)
+}
+
+/// Replaces the content `old` of the file by `new`. If that fails, writes `old` again: its blocks
+/// are still those of the file.
+fn replace(session: &Session, file: &Vnode, old: &[u8], new: &[u8]) -> ffs_core::Result<()> {
+    let (fs, cred) = (&session.ffs, &session.cred);
+    let write = |content: &[u8]| {
+        let mut at = 0;
+        for part in content.chunks(READ_SIZE) {
+            fs.write(cred, file, at, part, WriteMode::default())?;
+            at += part.len() as u64;
+        }
+        let size = SetAttr { size: Some(content.len() as u64), ..SetAttr::default() };
+        fs.setattr(cred, file, &size).map(|_| ())
+    };
+    write(new).inspect_err(|_| {
+        // The first error is the one to report.
+        let _ = write(old);
+    })
+}
+
+/// Keeps the edited copy, and adds its name to the failure.
+fn keep(dir: TempDir, copy: &Path, failure: Failure) -> Failure {
+    let name = copy.file_name().map_or_else(PathBuf::new, PathBuf::from);
+    let kept = dir.keep().join(name);
+    failure.hint(format!("your text is in {}", kept.display()))
+}
+
+fn host(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(path.display(), ffs_device::host_words(error))
+}

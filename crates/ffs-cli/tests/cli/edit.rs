@@ -1,0 +1,103 @@
+//! `ffs edit`.
+
+use crate::common::{Dir, ffs, fsck_clean, ok, text};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Output;
+
+/// Runs `ffs edit` with an editor that is a shell script; `$1` is the file to edit.
+fn edit(d: &Dir, path: &str, script: &str) -> Output {
+    let editor = d.path("editor");
+    fs::write(&editor, format!("#!/bin/sh\nset -e\n{script}\n")).unwrap();
+    fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = ffs();
+    command.env_remove("VISUAL").env("EDITOR", &editor).env("TMPDIR", d.path("tmp"));
+    command.args(["edit", path]).output().unwrap()
+}
+
+fn prepared(d: &Dir) -> (String, String) {
+    fs::create_dir(d.path("tmp")).unwrap();
+    let image = d.image("a.img", "16m", &["-U"]);
+    let host = d.file("rc.conf", b"hostname=old\n");
+    let path = format!("{image}:/rc.conf");
+    ok(&["cp", &host, &path]);
+    (image, path)
+}
+
+/// What is left in the directory for temporary files.
+fn left(d: &Dir) -> Vec<std::path::PathBuf> {
+    fs::read_dir(d.path("tmp")).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn the_content_changes_and_nothing_else() {
+    let d = Dir::new();
+    let (image, path) = prepared(&d);
+    ok(&["ln", &path, &format!("{image}:/other")]);
+    ok(&["chmod", "640", &path]);
+    ok(&["chown", "12:34", &path]);
+    ok(&["chflags", "nodump", &path]);
+    let attributes = || {
+        let all = ok(&["stat", &path]);
+        let is_kept = |line: &&str| {
+            ["path", "mode", "flags", "inode", "birth"].iter().any(|w| line.contains(w))
+        };
+        all.lines().filter(is_kept).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let before = attributes();
+    let script = "test \"$(basename \"$1\")\" = rc.conf\nsed -i s/old/new-and-longer/ \"$1\"";
+    let done = edit(&d, &path, script);
+    assert!(done.status.success(), "{}", text(&done));
+    assert_eq!(ok(&["cat", &format!("{image}:/other")]), "hostname=new-and-longer\n");
+    assert_eq!(attributes(), before);
+    let done = edit(&d, &path, "printf x > \"$1\"");
+    assert!(done.status.success() && ok(&["cat", &path]) == "x", "a shorter one");
+    assert!(left(&d).is_empty(), "{:?}", left(&d));
+    fsck_clean(Path::new(&image));
+}
+
+#[test]
+fn nothing_changes_without_a_change_or_with_a_failed_editor() {
+    let d = Dir::new();
+    let (image, path) = prepared(&d);
+    let before = fs::read(&image).unwrap();
+    let done = edit(&d, &path, "true");
+    assert!(done.status.success() && text(&done).contains("not changed"), "{}", text(&done));
+    let done = edit(&d, &path, "echo more >> \"$1\"; exit 3");
+    assert_eq!(done.status.code(), Some(1));
+    assert!(text(&done).contains("nothing was changed"), "{}", text(&done));
+    for (at, words) in [("/", "directory"), ("/no/file", "no such file"), (".snap", "/.snap")] {
+        let done = edit(&d, &format!("{image}:{at}"), "echo >> \"$1\"");
+        assert!(!done.status.success() && text(&done).contains(words), "{at}: {}", text(&done));
+    }
+    assert!(fs::read(&image).unwrap() == before);
+    let done = edit(&d, &format!("{image}:/made"), "echo made > \"$1\"");
+    assert!(done.status.success(), "{}", text(&done));
+    assert_eq!(ok(&["cat", &format!("{image}:/made")]), "made\n");
+}
+
+#[test]
+fn a_text_that_cannot_be_stored_is_kept_and_the_file_as_it_was() {
+    let d = Dir::new();
+    let (image, path) = prepared(&d);
+    let program = assert_cmd::cargo::cargo_bin("ffs");
+    let other = format!("'{}' chmod 600 '{path}'\necho mine > \"$1\"", program.display());
+    let done = edit(&d, &path, &other);
+    assert_eq!(done.status.code(), Some(1), "{}", text(&done));
+    assert!(text(&done).contains("has changed in the image"), "{}", text(&done));
+    assert_eq!(ok(&["cat", &path]), "hostname=old\n");
+    let kept = left(&d).pop().unwrap().join("rc.conf");
+    assert!(text(&done).contains(kept.to_str().unwrap()), "{}", text(&done));
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "mine\n");
+    fs::remove_dir_all(kept.parent().unwrap()).unwrap();
+
+    // More than fits.
+    let done = edit(&d, &path, "head -c 30000000 /dev/zero > \"$1\"");
+    assert_eq!(done.status.code(), Some(1), "{}", text(&done));
+    assert!(text(&done).contains("your text is in"), "{}", text(&done));
+    assert_eq!(ok(&["cat", &path]), "hostname=old\n");
+    let kept = left(&d).pop().unwrap().join("rc.conf");
+    assert_eq!(fs::metadata(kept).unwrap().len(), 30_000_000);
+    fsck_clean(Path::new(&image));
+}
