@@ -39,7 +39,8 @@ fn start<'a>(ffs: &Ffs, path: &'a [u8]) -> Result<(Vnode, &'a [u8]), PathError> 
     let Some(rest) = path.strip_prefix(b"#") else { return Ok((ffs.root()?, path)) };
     let end = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
     let (number, rest) = rest.split_at(end);
-    let number = std::str::from_utf8(number).ok().and_then(|text| text.parse().ok());
+    let digits = std::str::from_utf8(number).ok().filter(|text| !text.starts_with('+'));
+    let number = digits.and_then(|text| text.parse().ok());
     let Some(ino) = number.map(Ino) else {
         return Err(Error::Invalid("an inode number is expected behind '#'").into());
     };

@@ -121,11 +121,19 @@ impl Options {
         self.default_permissions && !self.fakeroot
     }
 
+    /// Whether other users than the one who mounts have access.
+    pub(crate) fn admits_others(&self) -> bool {
+        self.allow_other.unwrap_or_else(|| rustix::process::geteuid().is_root())
+    }
+
+    /// If the server checks permissions for several users, the kernel must not cache names: it
+    /// would use those that one user looked up for another, who may not search the directory.
     pub(crate) fn timeouts(&self) -> Timeouts {
         let attr = if self.writeback { SHORT } else { LONG };
+        let may_cache = self.kernel_checks() || !self.admits_others();
         Timeouts {
-            entry: self.entry_timeout,
-            negative: self.negative_timeout,
+            entry: if may_cache { self.entry_timeout } else { Duration::ZERO },
+            negative: if may_cache { self.negative_timeout } else { Duration::ZERO },
             attr: self.attr_timeout.unwrap_or(attr),
         }
     }

@@ -178,7 +178,6 @@ fn mount_params(
     read_only: bool,
 ) -> MountParams {
     let o = &request.options;
-    let root = rustix::process::geteuid().is_root();
     let source = source.canonicalize().unwrap_or_else(|_| source.to_owned());
     let block_device = kernel::is_block_device(&source);
     let shown = o.fsname.as_ref().filter(|_| !block_device).map(PathBuf::from);
@@ -187,7 +186,7 @@ fn mount_params(
         mount_point: mount_point.to_owned(),
         block_device,
         read_only,
-        allow_other: o.allow_other.unwrap_or(root),
+        allow_other: o.admits_others(),
         default_permissions: o.kernel_checks(),
         suid: o.suid.unwrap_or(request.like_mount),
         dev: o.dev.unwrap_or(request.like_mount),

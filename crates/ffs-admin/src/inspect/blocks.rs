@@ -2,11 +2,12 @@
 //!
 //! **Invariants.**
 //! 1. The walk is at most three levels deep and holds one block of each level.
-//! 2. It visits at most as many pointers as the volume has fragments: a damaged file whose indirect
-//!    blocks lead back to themselves ends there.
+//! 2. It visits blocks of at most as many fragments as the volume has: a damaged file whose
+//!    indirect blocks lead back to themselves ends there. A walk over many files visits at most
+//!    twice as many.
 
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
-use ffs_ondisk::{Dinode, FragNo, Lbn, bmap};
+use ffs_ondisk::{Dinode, FragNo, Lbn, bmap, snapshot};
 
 use super::Inspector;
 use crate::AdminError;
@@ -55,10 +56,22 @@ impl Inspector<'_> {
     pub fn blocks(
         &self,
         d: &Dinode,
+        each: impl FnMut(Block) -> Result<bool, AdminError>,
+    ) -> Result<(), AdminError> {
+        self.blocks_within(d, &mut self.vol.geo.size.clone(), each)
+    }
+
+    /// As [`Inspector::blocks`], until `left` fragments have been visited.
+    pub(super) fn blocks_within(
+        &self,
+        d: &Dinode,
+        left: &mut u64,
         mut each: impl FnMut(Block) -> Result<bool, AdminError>,
     ) -> Result<(), AdminError> {
         let g = &self.vol.geo;
-        let mut left = g.size;
+        // Of a snapshot some pointers are marks, not addresses.
+        let is_snapshot = snapshot::is_snapshot(d);
+        let is_pointer = |raw: i64| !(is_snapshot && snapshot::is_mark(g, raw));
         let mut go_on = true;
         if d.has_pointers(g) {
             for (lbn, raw) in (0..NDADDR as u64).map(Lbn).zip(d.db) {
@@ -66,19 +79,19 @@ impl Inspector<'_> {
                 let bytes = if d.size == 0 { g.bsize } else { g.blksize(d.size, lbn) };
                 let frags = g.numfrags_up(bytes.into()).max(1);
                 let pointer = Pointer { raw, kind: BlockKind::Data, lbn, frags };
-                go_on = go_on && self.follow(&pointer, &mut left, &mut each)?;
+                go_on = go_on && self.follow(&pointer, &is_pointer, left, &mut each)?;
             }
             for (i, raw) in (0..NIADDR).zip(d.ib) {
                 let lbn = bmap::first_of_root(g, i);
                 let kind = BlockKind::Indirect(i + 1);
                 let pointer = Pointer { raw, kind, lbn, frags: g.frag };
-                go_on = go_on && self.follow(&pointer, &mut left, &mut each)?;
+                go_on = go_on && self.follow(&pointer, &is_pointer, left, &mut each)?;
             }
         }
         for (i, raw) in (0..).zip(d.extb) {
             let frags = d.ext_frags(g, i).max(1);
             let pointer = Pointer { raw, kind: BlockKind::ExtAttr, lbn: Lbn(i), frags };
-            go_on = go_on && self.follow(&pointer, &mut left, &mut each)?;
+            go_on = go_on && self.follow(&pointer, &is_pointer, left, &mut each)?;
         }
         Ok(())
     }
@@ -87,17 +100,18 @@ impl Inspector<'_> {
     fn follow(
         &self,
         pointer: &Pointer,
+        is_pointer: &impl Fn(i64) -> bool,
         left: &mut u64,
         each: &mut impl FnMut(Block) -> Result<bool, AdminError>,
     ) -> Result<bool, AdminError> {
         let &Pointer { raw, kind, lbn, frags } = pointer;
-        if raw == 0 {
+        if raw == 0 || !is_pointer(raw) {
             return Ok(true);
         }
         if *left == 0 {
             return Ok(false);
         }
-        *left -= 1;
+        *left = left.saturating_sub(frags.into());
         let g = &self.vol.geo;
         let at = FragNo(u64::try_from(raw).unwrap_or(u64::MAX));
         let problem = g.run_problem(at, frags);
@@ -119,7 +133,7 @@ impl Inspector<'_> {
                 lbn: lbn.plus(u64::from(i).saturating_mul(span)),
                 frags: g.frag,
             };
-            if !self.follow(&pointer, left, each)? {
+            if !self.follow(&pointer, is_pointer, left, each)? {
                 return Ok(false);
             }
         }

@@ -15,7 +15,8 @@
 //! 1. Nothing is written.
 //! 2. Work and memory are bounded by the size of the volume, for any content. Work on one file is
 //!    bounded by the pointers that the volume has space for.
-//! 3. Only errors of the device, and of a cylinder group that is needed, end an inspection.
+//! 3. Only errors of the device end an inspection. Of a damaged cylinder group every inode with a
+//!    type counts as in use, and it is among the problems.
 
 mod blocks;
 mod owner;
@@ -23,6 +24,9 @@ mod records;
 mod removed;
 #[cfg(test)]
 mod tests;
+
+use std::cell::RefCell;
+use std::rc::Rc;
 
 use ffs_device::BlockDevice;
 use ffs_ondisk::{Cg, CgNo, Dinode, Format, FragNo, Geometry, Ino, Place, Structure, cg, dinode};
@@ -34,9 +38,19 @@ pub use removed::{InodeState, Recovery, RemovedInode, RemovedName};
 
 use crate::{AdminError, Volume};
 
+/// Most problems that are kept.
+const MOST_PROBLEMS: usize = 20;
+
+/// The bytes of a group; nothing if it is damaged.
+type GroupBytes = Option<Rc<[u8]>>;
+
 /// A volume under inspection.
 pub struct Inspector<'d> {
     vol: Volume<'d>,
+    /// The group that was read last; nothing if it is damaged.
+    last_group: RefCell<Option<(CgNo, GroupBytes)>>,
+    /// What was wrong, and did not end the inspection.
+    problems: RefCell<Vec<String>>,
 }
 
 /// An inode as stored.
@@ -70,7 +84,8 @@ impl<'d> Inspector<'d> {
     /// # Errors
     /// The device's, or the problem of the superblock.
     pub fn open(dev: &'d dyn BlockDevice) -> Result<Inspector<'d>, AdminError> {
-        Ok(Inspector { vol: Volume::open(dev)? })
+        let vol = Volume::open(dev)?;
+        Ok(Inspector { vol, last_group: RefCell::default(), problems: RefCell::default() })
     }
 
     /// The geometry of the volume.
@@ -79,24 +94,37 @@ impl<'d> Inspector<'d> {
         &self.vol.geo
     }
 
+    /// What was wrong so far, and did not end the inspection.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        self.problems.borrow().clone()
+    }
+
+    fn note(&self, problem: impl Into<String>) {
+        let (problem, mut all) = (problem.into(), self.problems.borrow_mut());
+        if all.len() < MOST_PROBLEMS && !all.contains(&problem) {
+            all.push(problem);
+        }
+    }
+
     /// Reads inode `ino`, in use or not.
     ///
     /// # Errors
-    /// The volume has no such inode; its group is damaged; the device's.
+    /// The volume has no such inode; the device's.
     pub fn inode(&self, ino: Ino) -> Result<RawInode, AdminError> {
         let g = &self.vol.geo;
         g.check_ino(ino.0, Structure::Inode, Place::Inode(ino))?;
         let group = self.group(g.ino_to_cg(ino))?;
         let mut bytes = vec![0; g.format.dinode_size()];
         let byte = g.frag_to_byte(g.ino_to_fsba(ino)) + g.ino_to_fsbo(ino) as u64;
-        let is_made = g.ino_to_cgi(ino) < self.inodes_made(&group);
+        let is_made = g.ino_to_cgi(ino) < self.inodes_made(group.as_deref());
         if is_made {
             self.vol.device().read_at(byte, &mut bytes)?;
         }
-        Ok(self.raw_inode(ino, &group, &bytes))
+        Ok(self.raw_inode(ino, group.as_deref(), &bytes))
     }
 
-    fn raw_inode(&self, ino: Ino, group: &[u8], bytes: &[u8]) -> RawInode {
+    fn raw_inode(&self, ino: Ino, group: Option<&[u8]>, bytes: &[u8]) -> RawInode {
         let g = &self.vol.geo;
         let problem = dinode::check(g, ino, bytes).err().map(|error| error.to_string());
         let dinode = Dinode::decode(g, bytes);
@@ -104,7 +132,10 @@ impl<'d> Inspector<'d> {
             ino,
             frag: g.ino_to_fsba(ino),
             byte: g.frag_to_byte(g.ino_to_fsba(ino)) + g.ino_to_fsbo(ino) as u64,
-            in_use: Cg::new(g, group).inode_used(g.ino_to_cgi(ino)),
+            in_use: match group {
+                Some(group) => Cg::new(g, group).inode_used(g.ino_to_cgi(ino)),
+                None => dinode.mode != 0,
+            },
             problem: problem.filter(|_| dinode.mode != 0),
             dinode,
         }
@@ -120,12 +151,12 @@ impl<'d> Inspector<'d> {
         let mut block = vec![0; g.bsize as usize];
         for c in (0..g.ncg).map(CgNo) {
             let group = self.group(c)?;
-            for first in (0..self.inodes_made(&group)).step_by(g.inopb as usize) {
+            for first in (0..self.inodes_made(group.as_deref())).step_by(g.inopb as usize) {
                 let ino = Ino(c.0 * g.ipg + first);
                 self.vol.read(g.ino_to_fsba(ino), &mut block)?;
                 for (n, raw) in (ino.0..).zip(block.chunks_exact(g.format.dinode_size())) {
-                    let is_last =
-                        Ino(n) >= Ino::ROOT && !each(self.raw_inode(Ino(n), &group, raw))?;
+                    let is_last = Ino(n) >= Ino::ROOT
+                        && !each(self.raw_inode(Ino(n), group.as_deref(), raw))?;
                     if is_last {
                         return Ok(());
                     }
@@ -136,18 +167,28 @@ impl<'d> Inspector<'d> {
     }
 
     /// Inodes of a group that have been made: UFS2 makes them as they are needed.
-    fn inodes_made(&self, group: &[u8]) -> u32 {
+    fn inodes_made(&self, group: Option<&[u8]>) -> u32 {
         let g = &self.vol.geo;
-        match g.format {
-            Format::Ufs1 => g.ipg,
-            Format::Ufs2 => Cg::new(g, group).initediblk().min(g.ipg),
+        match group.filter(|_| g.format == Format::Ufs2) {
+            Some(group) => Cg::new(g, group).initediblk().min(g.ipg),
+            None => g.ipg,
         }
     }
 
-    /// The bytes of group `c`, which is sound.
-    fn group(&self, c: CgNo) -> Result<Vec<u8>, AdminError> {
-        let group = self.vol.read_cg(c)?;
-        cg::validate(&self.vol.geo, c, &group)?;
+    /// The bytes of group `c`; nothing if it is damaged.
+    fn group(&self, c: CgNo) -> Result<GroupBytes, AdminError> {
+        if let Some((_, group)) = self.last_group.borrow().as_ref().filter(|(at, _)| *at == c) {
+            return Ok(group.clone());
+        }
+        let bytes = self.vol.read_cg(c)?;
+        let group = match cg::validate(&self.vol.geo, c, &bytes) {
+            Ok(_) => Some(Rc::from(bytes)),
+            Err(problem) => {
+                self.note(problem.to_string());
+                None
+            }
+        };
+        self.last_group.replace(Some((c, group.clone())));
         Ok(group)
     }
 }

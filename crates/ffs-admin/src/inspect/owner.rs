@@ -50,18 +50,21 @@ impl Inspector<'_> {
         for &frag in wanted {
             uses.insert(frag, self.use_by_structure(frag)?);
         }
-        let mut examined = 0;
+        let (mut examined, mut left) = (0, self.vol.geo.size.saturating_mul(2));
         self.each_inode(|inode| {
             examined += 1;
             progress(examined);
             if !inode.is_file() {
                 return Ok(true);
             }
-            self.blocks(&inode.dinode, |block| {
+            self.blocks_within(&inode.dinode, &mut left, |block| {
                 note_owner(&mut uses, &inode, block);
                 Ok(true)
             })?;
-            Ok(true)
+            if left == 0 {
+                self.note("the inodes have more blocks than the volume: some were not examined");
+            }
+            Ok(left > 0)
         })?;
         Ok(uses.into_values().collect())
     }
@@ -75,7 +78,7 @@ impl Inspector<'_> {
         }
         let c = g.dtog(frag);
         let group = self.group(c)?;
-        let is_free = Cg::new(g, &group).frag_free(g.dtogd(frag));
+        let is_free = group.is_some_and(|group| Cg::new(g, &group).frag_free(g.dtogd(frag)));
         let summary_end = g.csaddr.plus(u64::from(g.cssize).div_ceil(g.fsize.into()));
         let owner = if (g.csaddr..summary_end).contains(&frag) {
             Some(Owner::Summary)
@@ -95,6 +98,9 @@ impl Inspector<'_> {
 }
 
 fn note_owner(uses: &mut BTreeMap<FragNo, FragUse>, inode: &RawInode, block: Block) {
+    if block.problem.is_some() {
+        return;
+    }
     let end = FragNo(block.at.0.saturating_add(block.frags.into()));
     for found in uses.range_mut(block.at..end).map(|(_, found)| found) {
         found.owners.push(Owner::File(inode.ino, block));

@@ -59,12 +59,22 @@ impl Inspector<'_> {
     pub fn records(
         &self,
         dir: &RawInode,
+        each: impl FnMut(RawRecord) -> Result<(), AdminError>,
+    ) -> Result<(), AdminError> {
+        self.records_within(dir, &mut self.vol.geo.size.clone(), each)
+    }
+
+    /// As [`Inspector::records`], until `left` fragments have been visited.
+    pub(super) fn records_within(
+        &self,
+        dir: &RawInode,
+        left: &mut u64,
         mut each: impl FnMut(RawRecord) -> Result<(), AdminError>,
     ) -> Result<(), AdminError> {
         let g = &self.vol.geo;
         let fmt = DirFormat::of(g);
         let size = dir.dinode.size.min(ffs_ondisk::dinode::MAXDIRSIZE);
-        self.blocks(&dir.dinode, |block| {
+        self.blocks_within(&dir.dinode, left, |block| {
             let start = g.lblktosize(block.lbn);
             if block.kind != BlockKind::Data || block.problem.is_some() || start >= size {
                 return Ok(true);

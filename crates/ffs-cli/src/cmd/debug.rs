@@ -6,7 +6,7 @@ mod dir;
 mod inode;
 mod owner;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -21,8 +21,9 @@ use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::Last;
 use crate::output;
+use crate::session::snapshot::AtEnd;
 use crate::session::{self, Session};
-use crate::spec::{ImagePath, image_path};
+use crate::spec::image_path;
 
 pub(crate) use dir::type_name;
 
@@ -73,47 +74,65 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 /// A volume that is inspected.
 pub(crate) struct Inspected {
-    image: OsString,
-    opened: Opened,
+    name: String,
+    device: Arc<dyn BlockDevice>,
+    /// Keeps the lock of the image.
+    _lock: Lock,
+}
+
+enum Lock {
+    Image(#[expect(dead_code, reason = "it holds the lock")] Opened),
+    Session(#[expect(dead_code, reason = "it holds the lock")] Session),
 }
 
 impl Inspected {
-    /// Opens `image` to read it.
-    pub(crate) fn open(image: OsString) -> Result<Inspected, Failure> {
-        let opened = session::open(&image, false)?;
-        Ok(Inspected { image, opened })
+    /// Opens `image`, which may be a snapshot in an image, to read it.
+    pub(crate) fn open(image: &OsStr) -> Result<Inspected, Failure> {
+        let opened = session::open(image, false)?;
+        let (name, device) = (show(image.as_bytes()), Arc::clone(&opened.device));
+        Ok(Inspected { name, device, _lock: Lock::Image(opened) })
+    }
+
+    /// Opens the volume of a file, which `arg` names by its path or its number.
+    fn with_file(arg: &OsStr) -> Result<(Inspected, Ino), Failure> {
+        if let Some((image, ino)) = by_number(arg) {
+            return Ok((Inspected::open(image)?, ino));
+        }
+        let (session, place) = Session::read_at(&image_path(arg)?, AtEnd::File)?;
+        let ino = session.ffs.getattr(&session.find(&place.path, Last::Keep)?).ino;
+        let (name, device) = (show(place.image.as_bytes()), Arc::clone(&session.device));
+        Ok((Inspected { name, device, _lock: Lock::Session(session) }, ino))
     }
 
     /// The device of the volume.
     pub(crate) fn device(&self) -> &dyn BlockDevice {
-        &*self.opened.device
+        &*self.device
     }
 
     /// A failure of the inspection.
     pub(crate) fn failed(&self, error: &AdminError) -> Failure {
-        Failure::admin(&self.name(), error)
+        Failure::admin(&self.name, error)
     }
 
     /// The image as its user named it.
-    pub(crate) fn name(&self) -> String {
-        show(self.image.as_bytes())
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// A session on the volume.
-    pub(crate) fn session(&self) -> Result<Session, Failure> {
-        Session::on(&self.image, Arc::clone(&self.opened.device))
+    fn session(&self) -> Result<Session, Failure> {
+        Session::on(OsStr::new(&self.name), Arc::clone(&self.device))
     }
+}
 
-    /// The inode number of the file at `path`. A number is taken as it is.
-    fn number(&self, path: &[u8]) -> Result<Ino, Failure> {
-        let digits = path.strip_prefix(b"#").and_then(|digits| std::str::from_utf8(digits).ok());
-        if let Some(number) = digits.and_then(|digits| digits.parse().ok()) {
-            return Ok(Ino(number));
-        }
-        let session = self.session()?;
-        let found = session.find(path, Last::Keep).map(|file| session.ffs.getattr(&file).ino);
-        session.finish_with(found)
-    }
+/// The image and the number of `IMAGE:#NUMBER`.
+fn by_number(arg: &OsStr) -> Option<(&OsStr, Ino)> {
+    let bytes = arg.as_bytes();
+    let at = bytes.windows(2).rposition(|two| two == b":#").filter(|&at| at > 0)?;
+    let digits = std::str::from_utf8(bytes.get(at + 2..)?).ok()?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let ino = digits.parse().ok().filter(|_| is_number)?;
+    Some((OsStr::from_bytes(bytes.get(..at)?), Ino(ino)))
 }
 
 /// A file that is shown.
@@ -136,11 +155,12 @@ fn each(
 ) -> Outcome {
     let mut out = output::stdout();
     for arg in files {
-        let ImagePath { image, path } = image_path(arg)?;
-        let shown = Inspected::open(image).and_then(|volume| {
+        let shown = Inspected::with_file(arg).and_then(|(volume, ino)| {
             let inspector = Inspector::open(volume.device()).map_err(|e| volume.failed(&e))?;
-            let ino = volume.number(&path)?;
-            show_one(&Shown { inspector, volume: &volume, ino }, &mut out)
+            let shown = Shown { inspector, volume: &volume, ino };
+            let result = show_one(&shown, &mut out);
+            warn_of_problems(&volume, &shown.inspector);
+            result
         });
         match shown {
             Ok(()) => {}
@@ -150,4 +170,11 @@ fn each(
     }
     out.flush()?;
     Ok(u8::from(output::errors() > 0))
+}
+
+/// Prints what was wrong with the volume and did not end the inspection.
+pub(crate) fn warn_of_problems(volume: &Inspected, inspector: &Inspector<'_>) {
+    for problem in inspector.problems() {
+        output::warn(format!("{}: {problem}", volume.name()));
+    }
 }

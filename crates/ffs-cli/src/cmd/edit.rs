@@ -13,9 +13,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bsdffs::copy::READ_SIZE;
 use ffs_core::{Attr, Error, FileType, SetAttr, Vnode, WriteMode};
+use signal_hook::consts::{SIGINT, SIGQUIT};
 use tempfile::TempDir;
 
 use super::{Doc, EXIT};
@@ -39,10 +42,10 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Change a file of an image in an editor.
 ///
-/// The editor is -e, or $VISUAL, or $EDITOR, or vi. It gets a copy of the file. When it ends well
-/// and the copy has changed, the content is written back in place: owner, mode, flags, attributes
-/// and other names of the file stay. The image is not locked meanwhile; if the file has changed in
-/// the image, your text is kept on the host instead.
+/// The editor is -e, or $VISUAL, or $EDITOR, or vi. It gets a copy of the file. When it exits
+/// with status 0 and the copy has changed, the content is written back in place: owner, mode,
+/// flags, attributes and other names of the file stay. The image is not locked meanwhile; if
+/// the file has changed in the image, your text is kept on the host instead.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The editor, with its options
@@ -115,13 +118,17 @@ fn read(session: &Session, path: &[u8]) -> Result<Before, Failure> {
 
 /// Runs the editor on `copy` and waits for its end.
 fn edit(args: &Args, copy: &Path) -> Result<(), Failure> {
-    let named = || ["VISUAL", "EDITOR"].into_iter().find_map(env::var_os);
-    let editor = args.editor.clone().or_else(named).filter(|editor| !editor.is_empty());
-    let editor = editor.unwrap_or_else(|| "vi".into());
+    let set = |name| env::var_os(name).filter(|editor| !editor.is_empty());
+    let named = || ["VISUAL", "EDITOR"].into_iter().find_map(set);
+    let editor = args.editor.clone().or_else(named).unwrap_or_else(|| "vi".into());
     // As git does: the editor may have options, and is then a command of the shell.
     let mut command = editor.clone();
     command.push(" \"$@\"");
+    // ^C and ^\ are for the editor. A handler, unlike a signal that is ignored, is not inherited.
+    let seen = Arc::new(AtomicBool::new(false));
+    let handlers = [SIGINT, SIGQUIT].map(|s| signal_hook::flag::register(s, Arc::clone(&seen)));
     let status = Command::new("sh").arg("-c").arg(command).arg(&editor).arg(copy).status();
+    handlers.into_iter().flatten().for_each(|id| _ = signal_hook::low_level::unregister(id));
     let status = status.map_err(|error| host(Path::new("sh"), &error))?;
     if status.success() {
         return Ok(());

@@ -9,16 +9,15 @@ use ffs_admin::inspect::{InodeState, Inspector, RawInode, RemovedInode, RemovedN
 use ffs_core::{FileType, Ino};
 use serde::Serialize;
 
-use super::debug::{Inspected, type_name};
+use super::debug::{Inspected, type_name, warn_of_problems};
 use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome};
 use crate::output::{self, JsonName, JsonTime, kind_name, time};
-use crate::spec::image_path;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs undelete disk.img", "list removed names, and removed files that are still whole"),
-        ("ffs undelete -d found disk.img", "recover all of these into the directory found"),
+        ("ffs undelete -d found disk.img", "recover the files into the directory ./found"),
         ("ffs undelete -d found disk.img 1234", "recover inode 1234"),
         ("ffs undelete --json disk.img", "the list for programs"),
     ],
@@ -84,13 +83,14 @@ enum JsonLine {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let volume = Inspected::open(image_path(&args.image)?.image)?;
+    let volume = Inspected::open(&args.image)?;
     let inspector = Inspector::open(volume.device()).map_err(|error| volume.failed(&error))?;
     let mut out = output::stdout();
     match &args.dir {
         None => list(&args, &volume, &inspector, &mut out)?,
         Some(dir) => recover(&args, &volume, &inspector, dir, &mut out)?,
     }
+    warn_of_problems(&volume, &inspector);
     out.flush()?;
     Ok(u8::from(output::errors() > 0))
 }
@@ -102,10 +102,11 @@ fn list(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let failed = |error| volume.failed(&error);
-    let (mut inodes, mut result) = (0_u64, Ok(()));
+    let (mut inodes, mut content, mut result) = (0_u64, 0_u64, Ok(()));
     inspector
         .removed_inodes(|removed| {
             inodes += 1;
+            content += u64::from(removed.inode.dinode.size > 0);
             if result.is_ok() {
                 result = print_inode(args, &removed, inodes == 1, out);
             }
@@ -126,11 +127,11 @@ fn list(
     result?;
     if !args.json {
         let image = volume.name();
-        match inodes {
+        match content {
             0 => writeln!(out, "{image}: no removed file can be recovered; {names} removed names")?,
             _ => writeln!(
                 out,
-                "{image}: {inodes} removed files can be recovered (ffs undelete -d DIR {image}); \
+                "{image}: {content} removed files can be recovered (ffs undelete -d DIR {image}); \
                  {names} removed names"
             )?,
         }
@@ -221,8 +222,8 @@ fn recover(
     let mut recovered = 0_u64;
     for ino in found {
         crate::signals::check()?;
-        let one = inspector.inode(ino).map_err(failed)?;
-        match recover_one(args, volume, inspector, &one, dir, out) {
+        let one = inspector.inode(ino).map_err(failed);
+        match one.and_then(|one| recover_one(args, volume, inspector, &one, dir, out)) {
             Ok(true) => recovered += 1,
             Ok(false) => {}
             Err(failure) => output::error(failure.text),
@@ -252,7 +253,10 @@ fn recover_one(
     match d.file_type() {
         Some(FileType::Regular | FileType::Directory | FileType::Symlink) => {}
         None => {
-            return Err(Failure::new(what(), "the inode is cleared: nothing leads to a content"));
+            return Err(Failure::new(
+                what(),
+                "the inode is cleared: the place of its content is lost",
+            ));
         }
         Some(kind) if args.inodes.is_empty() => {
             output::note(format!("{}: a {} has no content", what(), kind_name(kind)));
@@ -268,8 +272,12 @@ fn recover_one(
     let path = dir.join(format!("inode-{}", inode.ino.0));
     // A file of an earlier recovery is kept.
     let mut file = File::create_new(&path).map_err(|error| host(&path, &error))?;
-    let done = inspector.content(inode, &mut file).map_err(|error| volume.failed(&error))?;
-    file.sync_all().map_err(|error| host(&path, &error))?;
+    let done = inspector.content(inode, &mut file).map_err(|error| volume.failed(&error));
+    let done = done.and_then(|done| file.sync_all().map(|()| done).map_err(|e| host(&path, &e)));
+    let done = done.inspect_err(|_| {
+        // A part of a file would look like a whole one. The first error is the one to report.
+        let _ = fs::remove_file(&path);
+    })?;
     let (ino, size) = (inode.ino.0, d.size);
     if args.json {
         let file = JsonName::new(path.as_os_str().as_encoded_bytes());

@@ -227,3 +227,52 @@ fn the_sleuth_kit_lists_the_same_files_and_blocks() {
     let ours: Vec<usize> = data.flat_map(range).take(theirs.len()).collect();
     assert_eq!(theirs, ours);
 }
+
+#[test]
+fn damage_is_shown_and_does_not_end_the_inspection() {
+    let d = Dir::new();
+    let (image, _) = image(&d, &["-O", "1"]);
+    let path = format!("{image}:/t/big");
+    let inode = lines(&["debug", "inode", "--json", &path]);
+    let (byte, mut raw) = (number(&inode[0], "byte"), fs::read(&image).unwrap());
+    // The second and the third direct pointer of UFS1.
+    raw[byte + 44..byte + 52].fill(0xff);
+    let fsize = fragment_size(&image);
+    let dump: serde_json::Value =
+        serde_json::from_str(&ok(&["dumpfs", "-s", "--json", &image])).unwrap();
+    let (fields, group) = (&dump["superblock"]["fields"], number(&inode[0], "inode"));
+    let group = group / number(fields, "ipg");
+    let maps = group * number(fields, "fpg") + number(fields, "cblkno");
+    // The magic number of the group with the file.
+    raw[maps * fsize + 4..maps * fsize + 8].fill(0);
+    fs::write(&image, raw).unwrap();
+    let shown = run(&["debug", "blocks", &path]);
+    assert!(shown.status.success(), "{}", text(&shown));
+    assert!(text(&shown).contains("outside the volume"), "{}", text(&shown));
+    for args in [&["undelete", &image][..], &["debug", "body", &image], &["debug", "inode", &path]]
+    {
+        let done = run(args);
+        assert!(done.status.success(), "{args:?}: {}", text(&done));
+        assert!(text(&done).contains("cylinder group"), "{args:?}: {}", text(&done));
+    }
+}
+
+#[test]
+fn a_long_link_and_a_snapshot_are_shown_as_they_are() {
+    let d = Dir::new();
+    let (image, _) = image(&d, &["-O", "1"]);
+    let target = "directory/".repeat(20);
+    ok(&["ln", "-s", &target, &format!("{image}:/link")]);
+    assert!(ok(&["debug", "body", &image]).contains(&format!("/link -> {target}|")));
+    let Some(image) = d.fixture("nb-ufs2-snap") else { return eprintln!("skipped: no fixture") };
+    let snapshot = format!("{image}:/.snap/s1");
+    assert_ne!(ok(&["debug", "body", &snapshot]), ok(&["debug", "body", &image]));
+    let by_number = ok(&["debug", "inode", &format!("{snapshot}:#2")]);
+    assert!(by_number.contains("directory"), "{by_number}");
+    assert_eq!(ok(&["debug", "inode", &format!("{snapshot}:/")]), by_number);
+    assert!(ok(&["debug", "dir", &format!("{snapshot}:/")]).contains(".."));
+    fails(&["debug", "body", &format!("{image}:/no")], 1, "no such file");
+    // The marks in the pointers of snapshots are not fragments.
+    let owners = ok(&["debug", "owner", &image, "1", "2"]);
+    assert!(owners.lines().all(|line| !line.contains("inode")), "{owners}");
+}

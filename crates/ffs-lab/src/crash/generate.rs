@@ -341,7 +341,8 @@ impl Generator {
 
     fn three(&self, n: u32) -> Vec<Op> {
         let rng = self.rng(3, n);
-        let set = if n % 2 == 1 { core::moves() } else { self.core.clone() };
+        let moves = if n % 2 == 1 { core::moves() } else { Vec::new() };
+        let set = if moves.is_empty() { &self.core } else { &moves };
         let mut ops = Vec::new();
         for at in 0..3 {
             let op = set[rng.below(set.len() as u64) as usize].clone();

@@ -56,8 +56,8 @@ fn pair(model: &Model, term: &Term, names: &[String]) -> Option<String> {
     let relation = match (both_help, term.value > 0.0) {
         (true, true) => "overlap",
         (true, false) => "gain more together than the sum of both alone",
-        (false, true) => "cost more together than the sum of both alone",
-        (false, false) => "cost less together than the sum of both alone",
+        // One of them is a loss, or both are.
+        (false, _) => "do not add up",
     };
     let text =
         format!("{together} {relation}: together {sum:+.1} %, not {:+.1} %.", first + second);

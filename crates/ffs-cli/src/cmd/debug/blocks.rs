@@ -75,9 +75,9 @@ pub(super) fn show(args: &Args, at: &Shown<'_>, out: &mut dyn Write) -> Result<(
 /// Whether `block` comes behind a run of whole blocks in the file and on the volume.
 fn continues(run: &Run, block: &Block, frag: u32) -> bool {
     let is_data = run.first.kind == BlockKind::Data && block.kind == BlockKind::Data;
-    let is_next = block.lbn.0 == run.last + 1 && block.at.0 == run.first.at.0 + run.frags;
     let is_sound = run.first.problem.is_none() && block.problem.is_none();
-    is_data && is_next && is_sound && run.frags.is_multiple_of(frag.into())
+    let is_next = || block.lbn.0 == run.last + 1 && block.at.0 == run.first.at.0 + run.frags;
+    is_data && is_sound && is_next() && run.frags.is_multiple_of(frag.into())
 }
 
 fn print(args: &Args, ino: u32, run: &Run, out: &mut dyn Write) -> Result<(), Failure> {

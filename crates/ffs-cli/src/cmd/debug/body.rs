@@ -11,11 +11,10 @@ use ffs_admin::inspect::{InodeState, Inspector, RawInode, RemovedName};
 use ffs_core::{FileType, Ino};
 use ffs_ondisk::Dinode;
 
-use super::Inspected;
+use super::{Inspected, warn_of_problems};
 use crate::fail::{Failure, Outcome};
 use crate::namei::{Last, join};
 use crate::output::{self, mode_string};
-use crate::spec::image_path;
 use crate::walk::{Next, Step, walk};
 
 /// Print a line for each file and removed name, for mactime(1).
@@ -34,7 +33,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
-    let volume = Inspected::open(image_path(&args.image)?.image)?;
+    let volume = Inspected::open(&args.image)?;
     let failed = |error| volume.failed(&error);
     let inspector = Inspector::open(volume.device()).map_err(failed)?;
     let mut out = output::stdout();
@@ -49,6 +48,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         })
         .map_err(failed)?;
     result?;
+    warn_of_problems(&volume, &inspector);
     out.flush()?;
     Ok(u8::from(output::errors() > 0))
 }
@@ -69,7 +69,11 @@ fn live(
                     dirs.insert(visit.attr.ino, visit.path.to_vec());
                 }
                 let inode = inspector.inode(visit.attr.ino).map_err(|e| volume.failed(&e))?;
-                line(args, visit.path, "", &inode, None, out)?;
+                let target = match visit.attr.kind {
+                    FileType::Symlink => session.ffs.readlink(visit.file).ok(),
+                    _ => None,
+                };
+                line(args, visit.path, target.as_deref(), &inode, ("", None), out)?;
             }
             Ok(Next::Enter)
         })
@@ -104,16 +108,17 @@ fn print_removed(
     };
     let unknown = format!("#{}", removed.dir.0).into_bytes();
     let path = join(dirs.get(&removed.dir).unwrap_or(&unknown), &removed.record.name);
-    line(args, &path, mark, &inode, Some(removed.record.dtype), out)
+    line(args, &path, None, &inode, (mark, Some(removed.record.dtype)), out)
 }
 
-/// Prints a line. `dtype`: the type in the directory, if it is not that of the inode.
+/// Prints a line. `target`: that of a symbolic link. `mark`: what follows the name. `dtype`: the
+/// type in the directory, if it is not that of the inode.
 fn line(
     args: &Args,
     path: &[u8],
-    mark: &str,
+    target: Option<&[u8]>,
     inode: &RawInode,
-    dtype: Option<u8>,
+    (mark, dtype): (&str, Option<u8>),
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let d = &inode.dinode;
@@ -133,10 +138,9 @@ fn line(
     let name: Vec<u8> = path.iter().flat_map(|&byte| escaped(byte)).collect();
     write!(out, "0|{}", args.prefix)?;
     out.write_all(&name)?;
-    let target = kind == Some(FileType::Symlink) && !d.short.text(d.size).is_empty();
-    if target {
+    if let Some(target) = target {
         out.write_all(b" -> ")?;
-        let text: Vec<u8> = d.short.text(d.size).iter().flat_map(|&byte| escaped(byte)).collect();
+        let text: Vec<u8> = target.iter().flat_map(|&byte| escaped(byte)).collect();
         out.write_all(&text)?;
     }
     let times = [d.atime, d.mtime, d.ctime, d.birthtime].map(|at| at.secs.to_string()).join("|");

@@ -7,11 +7,10 @@ use ffs_admin::inspect::{Block, BlockKind, FragUse, Inspector, Owner};
 use ffs_ondisk::FragNo;
 use serde::Serialize;
 
-use super::Inspected;
+use super::{Inspected, warn_of_problems};
 use crate::fail::{Failure, Outcome};
 use crate::output;
 use crate::progress::Progress;
-use crate::spec::image_path;
 
 /// Show which structure or file has a fragment.
 ///
@@ -49,7 +48,7 @@ struct JsonOwner {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
-    let volume = Inspected::open(image_path(&args.image)?.image)?;
+    let volume = Inspected::open(&args.image)?;
     let failed = |error| volume.failed(&error);
     let inspector = Inspector::open(volume.device()).map_err(failed)?;
     let wanted: Vec<FragNo> = args.fragments.iter().map(|&frag| FragNo(frag)).collect();
@@ -62,6 +61,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     for found in uses.map_err(failed)? {
         print(args, &found, &mut out)?;
     }
+    warn_of_problems(&volume, &inspector);
     out.flush()?;
     Ok(0)
 }

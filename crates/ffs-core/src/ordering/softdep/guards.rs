@@ -75,10 +75,10 @@ impl Softdep {
         }
     }
 
-    /// `id` requires the guards of `from`, except `but`.
+    /// `id` requires the guards of `from`, except `but` and those that require it.
     pub(super) fn inherit_guards(&mut self, from: DepId, id: DepId, but: Option<DepId>) {
         let mut guards = self.guards_of(from);
-        guards.retain(|on| *on != id && Some(*on) != but);
+        guards.retain(|on| *on != id && !but.is_some_and(|own| self.graph.depends_on(*on, own)));
         self.require_guards(id, &guards);
     }
 
@@ -157,7 +157,7 @@ impl Softdep {
 
     /// If `id` removes the directory `dir`, it removes the names that reserved entries of `dir` may
     /// show: `id` inherits their guards, and those of the removals of older names of `dir`. Not the
-    /// name `own` of `dir`, which `id` removes.
+    /// name `own` of `dir`, which `id` removes, and no barrier with it: that requires `id` instead.
     pub(super) fn guard_removed_directory(
         &mut self,
         (id, own): (DepId, Option<DepId>),

@@ -165,14 +165,13 @@ impl Softdep {
     /// The device never had the name, nor another one in its entry: ends all that was recorded for
     /// it. Returns false, because the entry is not reserved.
     fn forget_entry(&mut self, removal: Removal, id: DepId, work: &[DepId]) -> bool {
-        let Removal { at, old, removed, hash, guardian, barrier, .. } = removal;
+        let Removal { at, old, removed, hash, barrier, .. } = removal;
         self.pagedeps.remove_entry(key_of(&self.g, at), at.off);
         self.require_older_merged(id, at.dir, hash);
         // The older names that waited for this one are now removed for good.
         let older = self.graph.dependents_where(id, |graph, id| graph.entry(id).is_some());
         for older in older {
             self.inherit_guards(id, older, None);
-            self.require_guardian(older, guardian, work);
             self.require_removal_barrier(older, barrier, work);
         }
         self.complete(id);
@@ -269,9 +268,12 @@ impl Softdep {
         for &work in &retracted.work {
             self.graph.detach(work, own);
         }
-        let to = other.or_else(|| self.graph.can_pass(own, next, |_, _| true).then_some(next));
         let points = self.points_after(own);
-        self.graph.pass(own, to);
+        if other.is_none() {
+            // What `next` requires cannot require it, and requires nothing from now on.
+            self.graph.pass_where(own, Some(next), |graph, id| !graph.depends_on(next, id));
+        }
+        self.graph.pass(own, other);
         self.cancel(own);
         // The device may show the name that `own` replaced: it must be absent too.
         for point in points {

@@ -67,7 +67,8 @@ pub(super) fn moves() -> Vec<Op> {
     ops.extend(["A/C", "B/D", "A/D"].map(|at| Op::Mkdir(path(at))));
     ops.push(Op::Exchange(path("A/C"), path("B/e")));
     ops.push(Op::Link(path("A/C/foo"), path("kept")));
-    ops.push(Op::Unlink(path("A/C/foo")));
+    ops.extend(["A/C/foo", "A/C/x", "B/D/x"].map(|at| Op::Unlink(path(at))));
+    ops.push(Op::Create(path("A/C/x")));
     ops
 }
 

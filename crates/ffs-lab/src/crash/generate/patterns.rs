@@ -45,6 +45,19 @@ const PATTERNS: &[&str] = &[
     "rename /A/C/foo /kept\nrename /A/C /B/e\nrmdir /B/e\nfsync /A",
     "rename /A/C/foo /kept\nrename /A/C /B/D\nwait 1\nrmdir /B/D\nappend /foo 10\nfsync /A",
     "rename /A/C/foo /kept\nrename /A/C /B/D\nmkdir /N\nrename /N /B/D\nfsync /A",
+    // The same, with names that are removed between the rename and the end of the directory.
+    "create /A/C/x\nsync\nrename /A/C/foo /kept\nrename /A/C /B/D\nunlink /B/D/x\nrmdir /B/D\n\
+     fsync /A",
+    "mkdir /N\ncreate /A/C/x\nsync\nrename /A/C/foo /kept\nrename /A/C /B/D\nunlink /B/D/x\n\
+     rename /N /B/D\nfsync /A",
+    "create /A/C/x\nsync\nrename /A/C/foo /kept\nrename /A/C /B/D\nrename /B/D/x /B/y\n\
+     unlink /B/y\nrmdir /B/D\nfsync /A",
+    "mkdir /A/C/K\nsync\nrename /A/C/foo /kept\nrename /A/C /B/D\nrmdir /B/D/K\nrmdir /B/D\n\
+     wait 31",
+    "create /A/C/x\nsync\nrename /A/C/foo /kept\nrename /A/C /B/D\nunlink /B/D/x\nwait 1\n\
+     rmdir /B/D\nwait 31",
+    "create /A/C/x\ncreate /B/h\nsync\nrename /A/C/foo /kept\nrename /A/C /B/D\nunlink /B/h\n\
+     unlink /B/D/x\nrmdir /B/D\nfsync /A",
     // Swaps through a third name.
     "rename /foo /t\nrename /A/foo /foo\nrename /t /A/foo\nsync",
     "rename /foo /t\nrename /B/foo /foo\nrename /t /B/foo\nwait 31",

@@ -81,9 +81,10 @@ fn moved_directory(rng: &SplitMix64) -> Path {
 
 /// A file in such a directory, or beside it.
 fn moved_file(rng: &SplitMix64) -> Path {
+    let name = pick(rng, &["x", "x", "y"]);
     match rng.below(3) {
-        0 => join(pick(rng, &PARENTS), "x"),
-        _ => path(&format!("{}/x", moved_directory(rng))),
+        0 => join(pick(rng, &PARENTS), name),
+        _ => path(&format!("{}/{name}", moved_directory(rng))),
     }
 }
 

@@ -195,51 +195,91 @@ enum NewName {
     Durable,
 }
 
-/// `rename(d/f, new)`, `rename(d, e)`, `rmdir(e)`: the device shows a name of the directory until
-/// `new` is durable, or the file would have no name.
+/// What happens to the directory with the new name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// It is removed.
+    Removed,
+    /// A name in it is removed first, and waits for the names that were given before.
+    EmptiedAndRemoved,
+    /// Another directory takes its name.
+    Replaced,
+}
+
+/// `rename(d/f, new)`, `rename(d, e)`, and the end of `e`: the device shows a name of the directory
+/// until `new` is durable, or the file would have no name.
 #[test]
 fn a_renamed_directory_goes_after_the_files_that_left_it() {
-    let [d, f, new, _] = SECTORS;
     for stage in [NewName::Unwritten, NewName::InFlight, NewName::Durable] {
-        let mut rig = Rig::with_files(&[(d, OTHER, b"d"), (f, FILE, b"elsewhere")]);
-        rig.subdirectory = Some(OTHER);
-        // `e` is in another block: that can be durable alone.
-        let e = rig.g.bsize + 16;
-        rig.link(new, FILE, b"new");
-        let (at, old) = (DirPos { dir: OTHER, off: DirOff(24) }, rig.target(FILE));
-        assert!(rig.send(Event::EntryRemoved { at, old, name: b"f", removed: RENAMED }).reserve);
-        rig.rename((d, b"d"), (e, b"e"), OTHER);
-        let mut shows_e = false;
-        if stage != NewName::Unwritten {
-            // The inode of `f` is in this block: `new` may be written from now on.
-            rig.write_inodes(OTHER);
-            let write = rig.start_dir(1);
-            assert_eq!(rig.entry_in(&write, e), OTHER);
-            if stage == NewName::Durable {
-                shows_e = true;
-                rig.complete_dir(1);
-            }
+        for then in [Then::Removed, Then::EmptiedAndRemoved, Then::Replaced] {
+            renamed_directory_ends(stage, then);
         }
-        rig.remove(e, OTHER, b"e", RMDIR);
-        if stage == NewName::Unwritten {
-            rig.write_inodes(OTHER);
-        }
-        // The first write brings `new`; it is durable when the second begins.
-        let write = rig.write_dir();
-        assert_eq!(rig.entry_in(&write, new), FILE, "{stage:?}");
-        assert!(shows_e || rig.entry_in(&write, d) == OTHER, "{stage:?}");
-        if stage == NewName::InFlight {
-            rig.complete_dir(1);
-        }
-        for _ in 0..3 {
-            let write = rig.start_dir(1);
-            rig.complete_dir(1);
-            rig.take_work();
-            rig.write_inodes(OTHER);
-            shows_e = rig.entry_in(&write, e) == OTHER;
-            rig.write_dir();
-        }
-        let write = rig.write_dir();
-        assert_eq!((rig.entry_in(&write, d), shows_e), (Ino(0), false), "{stage:?}");
     }
+}
+
+fn renamed_directory_ends(stage: NewName, then: Then) {
+    let [d, f, new, third] = SECTORS;
+    let files = [(d, OTHER, &b"d"[..]), (f, FILE, b"elsewhere"), (third, THIRD, b"third")];
+    let mut rig = Rig::with_files(&files);
+    rig.subdirectory = Some(OTHER);
+    // `e` is in another block: that can be durable alone.
+    let e = rig.g.bsize + 16;
+    rig.link(new, FILE, b"new");
+    let (at, old) = (DirPos { dir: OTHER, off: DirOff(24) }, rig.target(FILE));
+    assert!(rig.send(Event::EntryRemoved { at, old, name: b"f", removed: RENAMED }).reserve);
+    rig.rename((d, b"d"), (e, b"e"), OTHER);
+    let mut shows_e = false;
+    if stage != NewName::Unwritten {
+        // The inode of `f` is in this block: `new` may be written from now on.
+        rig.write_inodes(OTHER);
+        let write = rig.start_dir(1);
+        assert_eq!(rig.entry_in(&write, e), OTHER);
+        if stage == NewName::Durable {
+            shows_e = true;
+            rig.complete_dir(1);
+        }
+    }
+    if then == Then::EmptiedAndRemoved {
+        let (at, old) = (DirPos { dir: OTHER, off: DirOff(48) }, rig.target(THIRD));
+        let removed = RemovedName::file(1);
+        assert!(rig.send(Event::EntryRemoved { at, old, name: b"x", removed }).reserve);
+    }
+    match then {
+        Then::Replaced => rig.replace(e, OTHER, THIRD, RMDIR),
+        Then::Removed | Then::EmptiedAndRemoved => _ = rig.remove(e, OTHER, b"e", RMDIR),
+    }
+    rig.write_inodes(OTHER);
+    // The first write brings `new`; it is durable when the second begins.
+    let write = rig.write_dir();
+    assert_eq!(rig.entry_in(&write, new), FILE, "{stage:?} {then:?}");
+    assert!(shows_e || rig.entry_in(&write, d) == OTHER, "{stage:?} {then:?}");
+    if stage == NewName::InFlight {
+        rig.complete_dir(1);
+    }
+    for _ in 0..3 {
+        let write = rig.start_dir(1);
+        rig.complete_dir(1);
+        rig.take_work();
+        rig.write_inodes(OTHER);
+        shows_e = rig.entry_in(&write, e) == OTHER;
+        rig.write_dir();
+    }
+    let write = rig.write_dir();
+    assert_eq!((rig.entry_in(&write, d), shows_e), (Ino(0), false), "{stage:?} {then:?}");
+}
+
+/// `link(other, y)`, `rename(a, b)`, `unlink(b)`: the file goes after the link is there.
+#[test]
+fn the_old_name_of_a_file_that_was_removed_waits_for_links_given_before() {
+    let [a, other, y, _] = SECTORS;
+    let mut rig = Rig::with_files(&[(a, FILE, b"a"), (other, OTHER, b"other")]);
+    let b = rig.g.bsize + 16;
+    rig.link(y, OTHER, b"y");
+    rig.rename((a, b"a"), (b, b"b"), FILE);
+    assert!(!rig.remove(b, FILE, b"b", RemovedName::file(0)), "no write contained it");
+    assert_eq!(rig.entry_in(&rig.write_dir(), a), FILE, "the link waits for its inode");
+    rig.write_inodes(OTHER);
+    let write = rig.write_dir();
+    assert_eq!((rig.entry_in(&write, y), rig.entry_in(&write, a)), (OTHER, FILE));
+    assert_eq!(rig.entry_in(&rig.write_dir(), a), Ino(0));
 }
