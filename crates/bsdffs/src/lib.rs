@@ -34,7 +34,7 @@
 //! | [`build`] | building an image from a directory or an archive |
 //! | [`snapshot`] | snapshots as volumes, and their list |
 //! | [`bgfsck`] | checking a mounted volume in the background |
-//! | [`tar`] | reading archives |
+//! | [`tar`] | reading and writing archives |
 //! | [`dump`] | BSD's dump format: writing and restoring |
 //! | [`flags`] | the names of file flags |
 //! | [`namei`] | path lookup in a mounted file system of [`ffs_core`] |

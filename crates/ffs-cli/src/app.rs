@@ -100,6 +100,7 @@ commands! {
     Umount umount "umount";
     Sysctl sysctl "sysctl";
     Build build "build";
+    Tar tar "tar";
     Info info "info";
     Ls ls "ls";
     Tree tree "tree";

@@ -48,7 +48,7 @@ pub use emitter::{CopyEnded, Emitter, READ_SIZE};
 pub use entry::{Entry, EntryKind, EntryMeta, Xattr};
 pub use error::{CopyError, PartialFile, SinkError, SinkResult, SkipReason, SkippedFile};
 pub use host::{FileId, HostSink, HostSource, HostSourceOptions};
-pub use image::{ImageRef, ImageSink, ImageSource, ImageSourceOptions};
+pub use image::{FileData, ImageRef, ImageSink, ImageSource, ImageSourceOptions};
 pub use options::{CopyOptions, Existing};
 pub use report::{CopyReport, Loss};
 pub use sink::{Observer, Sink, SkippedPath, Source};

@@ -351,7 +351,7 @@ impl Job<'_> {
             Err(failure) => return refuse(failure),
         };
         let (hard_links, xattrs) = (self.options.hard_links, self.options.preserve);
-        let options = ImageSourceOptions { hard_links, xattrs };
+        let options = ImageSourceOptions { hard_links, xattrs, ..Default::default() };
         let source = ImageSource::new(session.image_ref(), root, &from.path, options).target(to);
         if within.is_some() {
             return self.transfer(source, sink);

@@ -39,6 +39,7 @@ pub(crate) mod setfacl;
 pub(crate) mod snapshot;
 pub(crate) mod stat;
 pub(crate) mod sysctl;
+pub(crate) mod tar;
 pub(crate) mod touch;
 pub(crate) mod tree;
 pub(crate) mod truncate;

@@ -34,4 +34,5 @@ mod snapshot;
 mod stress;
 mod study;
 mod study_ends;
+mod tar;
 mod traces;

@@ -33,6 +33,21 @@ pub struct ImageSourceOptions {
     pub hard_links: bool,
     /// Send extended attributes and ACLs.
     pub xattrs: bool,
+    /// Leave out snapshots, as [`Loss::Snapshot`].
+    pub skip_snapshots: bool,
+    /// What to send of the data of regular files.
+    pub data: FileData,
+}
+
+/// What an [`ImageSource`] sends of the data of a regular file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileData {
+    /// The data.
+    #[default]
+    Bytes,
+    /// The data. Of a file with holes first the ranges that contain data, and an empty range at its
+    /// end.
+    MapAndBytes,
 }
 
 /// A tree in an image.
@@ -145,6 +160,9 @@ impl ImageWalk<'_> {
         if attr.kind == FileType::Directory {
             return self.directory(file, &attr, paths);
         }
+        if self.options.skip_snapshots && attr.flags.contains(FileFlags::SF_SNAPSHOT) {
+            return self.emitter.send(Event::Lost(Loss::Snapshot, paths.target));
+        }
         let (identity, link) = self.identity(&attr, &paths);
         if let Some(kind) = link {
             let meta = meta(&attr);
@@ -209,19 +227,47 @@ impl ImageWalk<'_> {
         let size = attr.size;
         let entry = Entry { path, kind: EntryKind::File(size), meta, identity };
         let snapshot = attr.flags.contains(FileFlags::SF_SNAPSHOT);
-        if size <= SMALL_FILE && attr.blocks * 512 >= size && !snapshot {
+        let sparse = attr.blocks * 512 < size || snapshot;
+        if size <= SMALL_FILE && !sparse {
             return match self.ffs.read(file, 0, self.emitter.buffer(size as usize)) {
                 Ok(len) => self.emitter.small_file(entry, len),
                 Err(error) => self.failed(&shown, error),
             };
         }
         self.emitter.entry(entry)?;
+        let map = sparse && self.options.data == FileData::MapAndBytes;
+        let sent = if map { self.map(file, size)? } else { Ok(()) };
+        match sent {
+            Ok(()) => self.data(file, size, &shown),
+            Err(error) => self.abort(&shown, error),
+        }
+    }
+
+    /// Sends the ranges of a file that contain data, and an empty range at its end.
+    fn map(&mut self, file: &Vnode, size: u64) -> Result<Result<(), Error>, CopyEnded> {
+        let mut at = 0;
+        loop {
+            match self.next_data(file, at, size) {
+                Ok(Some((start, end))) => {
+                    self.emitter.send(Event::Extent(start, end))?;
+                    at = end;
+                }
+                Ok(None) => break,
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        self.emitter.send(Event::Extent(size, size))?;
+        Ok(Ok(()))
+    }
+
+    /// Sends the data of a file.
+    fn data(&mut self, file: &Vnode, size: u64, shown: &[u8]) -> Result<(), CopyEnded> {
         let mut at = 0;
         loop {
             let (start, end) = match self.next_data(file, at, size) {
                 Ok(Some(range)) => range,
                 Ok(None) => return self.emitter.send(Event::End),
-                Err(error) => return self.abort(&shown, error),
+                Err(error) => return self.abort(shown, error),
             };
             at = start;
             while at < end {
@@ -229,7 +275,7 @@ impl ImageWalk<'_> {
                 let len = (end - at).min(READ_SIZE as u64 - at % READ_SIZE as u64);
                 match self.ffs.read(file, at, self.emitter.buffer(len as usize)) {
                     Ok(got) => self.emitter.data(at, got)?,
-                    Err(error) => return self.abort(&shown, error),
+                    Err(error) => return self.abort(shown, error),
                 }
                 at += len;
             }
