@@ -120,6 +120,7 @@ commands! {
     Rm rm "rm";
     Mv mv "mv";
     Ln ln "ln";
+    Diff diff "diff";
     Df df "df";
     Du du "du";
     Quotacheck quotacheck "quotacheck";

@@ -54,6 +54,7 @@ pub use report::{CopyReport, Loss};
 pub use sink::{Observer, Sink, SkippedPath, Source};
 pub use transfer::transfer;
 
-pub(crate) use emitter::{Event, SMALL_FILE};
-pub(crate) use host::loss_of_attribute;
+pub(crate) use emitter::{Batch, Event, SMALL_FILE};
+pub(crate) use host::{loss_of_attribute, next_data, open_regular};
 pub(crate) use path::split_last;
+pub(crate) use transfer::{is_below, spawn};

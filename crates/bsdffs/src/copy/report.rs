@@ -131,7 +131,7 @@ impl CopyReport {
     }
 
     /// Assigns the losses recorded since the last call to the file `path`.
-    pub(super) fn set_path_of_losses(&mut self, path: &[u8]) {
+    pub(crate) fn set_path_of_losses(&mut self, path: &[u8]) {
         for loss in self.losses.values_mut().filter(|loss| loss.count > loss.assigned) {
             loss.assigned = loss.count;
             if loss.files > 0 && loss.last == path {

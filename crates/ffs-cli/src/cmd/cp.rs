@@ -318,6 +318,7 @@ impl Job<'_> {
         let options = HostSourceOptions {
             xattrs: self.options.preserve,
             hard_links: self.options.hard_links,
+            identities: false,
             data: true,
             follow: !recursive,
             stream: !recursive,

@@ -10,6 +10,7 @@ pub(crate) mod completions;
 pub(crate) mod cp;
 pub(crate) mod demo;
 pub(crate) mod df;
+pub(crate) mod diff;
 pub(crate) mod du;
 pub(crate) mod dump;
 pub(crate) mod dumpfs;

@@ -262,6 +262,7 @@ fn create(file: &Path, place: &ImagePath, watch: &mut Watch) -> Result<CopyRepor
             xattrs: true,
             skip_snapshots: directory,
             data: FileData::MapAndBytes,
+            ..ImageSourceOptions::default()
         };
         let source = ImageSource::new(session.image_ref(), top, &place.path, options).target(name);
         let shown = match file.to_str() {

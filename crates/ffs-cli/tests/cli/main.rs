@@ -13,6 +13,7 @@ mod conformance;
 mod containers;
 mod copy;
 mod coreutils;
+mod diff;
 mod dump;
 mod export;
 mod fixtures;

@@ -33,6 +33,8 @@ pub struct ImageSourceOptions {
     pub hard_links: bool,
     /// Send extended attributes and ACLs.
     pub xattrs: bool,
+    /// Send each name of a file as a file, with the number of the file as [`Entry::identity`].
+    pub identities: bool,
     /// Leave out snapshots, as [`Loss::Snapshot`].
     pub skip_snapshots: bool,
     /// What to send of the data of regular files.
@@ -48,6 +50,8 @@ pub enum FileData {
     /// The data. Of a file with holes first the ranges that contain data, and an empty range at its
     /// end.
     MapAndBytes,
+    /// Nothing.
+    Nothing,
 }
 
 /// A tree in an image.
@@ -188,11 +192,13 @@ impl ImageWalk<'_> {
     /// The identity of a file with several names, and the kind of a hard link if an earlier name
     /// was sent.
     fn identity(&mut self, attr: &Attr, paths: &Paths) -> (Option<u64>, Option<EntryKind>) {
-        if !self.options.hard_links || attr.nlink <= 1 {
+        let ImageSourceOptions { hard_links, identities, .. } = self.options;
+        if !(hard_links || identities) || attr.nlink <= 1 {
             return (None, None);
         }
         if let Some((number, first)) = self.first_paths.get(&attr.ino) {
-            return (Some(*number), Some(EntryKind::Link(first.clone())));
+            let link = (!identities).then(|| EntryKind::Link(first.clone()));
+            return (Some(*number), link);
         }
         let number = self.first_paths.len() as u64;
         self.first_paths.insert(attr.ino, (number, paths.target.clone()));
@@ -228,6 +234,10 @@ impl ImageWalk<'_> {
         let entry = Entry { path, kind: EntryKind::File(size), meta, identity };
         let snapshot = attr.flags.contains(FileFlags::SF_SNAPSHOT);
         let sparse = attr.blocks * 512 < size || snapshot;
+        if self.options.data == FileData::Nothing {
+            self.emitter.entry(entry)?;
+            return self.emitter.send(Event::End);
+        }
         if size <= SMALL_FILE && !sparse {
             return match self.ffs.read(file, 0, self.emitter.buffer(size as usize)) {
                 Ok(len) => self.emitter.small_file(entry, len),
@@ -386,6 +396,7 @@ fn meta(attr: &Attr) -> EntryMeta {
         flags: flags::portable(attr.flags),
         xattrs: Vec::new(),
         acls: Acls::default(),
+        nlink: attr.nlink.into(),
         source: Some(attr.ino),
     }
 }
