@@ -31,10 +31,11 @@
 //! | `dir` | [`ReadDir`], [`Walk`]: listing one directory, or a tree |
 //! | `metadata` | [`Metadata`], [`Permissions`] |
 //! | [`copy`] | copies of whole trees, between the host and images |
+//! | [`diff`] | comparing two trees, in images or on the host |
 //! | [`build`] | building an image from a directory or an archive |
 //! | [`snapshot`] | snapshots as volumes, and their list |
 //! | [`bgfsck`] | checking a mounted volume in the background |
-//! | [`tar`] | reading archives |
+//! | [`tar`] | reading and writing archives |
 //! | [`dump`] | BSD's dump format: writing and restoring |
 //! | [`flags`] | the names of file flags |
 //! | [`namei`] | path lookup in a mounted file system of [`ffs_core`] |
@@ -55,6 +56,7 @@
 pub mod bgfsck;
 pub mod build;
 pub mod copy;
+pub mod diff;
 mod dir;
 pub mod dump;
 mod file;

@@ -102,6 +102,7 @@ commands! {
     Umount umount "umount";
     Sysctl sysctl "sysctl";
     Build build "build";
+    Tar tar "tar";
     Info info "info";
     Ls ls "ls";
     Tree tree "tree";
@@ -122,6 +123,7 @@ commands! {
     Rm rm "rm";
     Mv mv "mv";
     Ln ln "ln";
+    Diff diff "diff";
     Df df "df";
     Du du "du";
     Quotacheck quotacheck "quotacheck";

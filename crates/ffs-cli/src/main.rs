@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `app` | the command line; names of BSD programs |
 //! | `cmd` | one file for each command: arguments, calls, output |
+//! | `archive_file` | archives and dumps in files, and on standard input and output |
 //! | `copying`, `compare` | progress and messages of copies; comparing trees |
 //! | `session`, `namei`, `spec` | mounted images; paths in them; the notation `IMAGE@N:/path` |
 //! | `walk` | a walk over a tree of an image |
@@ -24,6 +25,7 @@
 
 mod acl;
 mod app;
+mod archive_file;
 mod bgfsck;
 mod bsd;
 mod cmd;

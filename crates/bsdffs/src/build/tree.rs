@@ -69,6 +69,7 @@ impl Source for TreeSource {
                 let options = HostSourceOptions {
                     xattrs: self.with_xattrs,
                     hard_links: true,
+                    identities: false,
                     data: self.with_data,
                     follow: true,
                     stream: false,

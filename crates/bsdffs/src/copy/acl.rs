@@ -65,6 +65,12 @@ impl PosixAcl {
         }))
     }
 
+    /// Entries as the text of an archive, with numbers in place of names.
+    pub(crate) fn to_text(&self) -> Option<String> {
+        let entries: Vec<String> = self.entries()?.iter().map(entry_text).collect();
+        Some(entries.join(","))
+    }
+
     /// Whether it has more entries than a mode represents.
     pub(crate) fn exceeds_mode(&self) -> bool {
         match self {
@@ -113,6 +119,19 @@ impl Acls {
             Some(PosixAcl::Invalid) => perm & OWNER_ONLY,
         }
     }
+}
+
+fn entry_text(entry: &Entry) -> String {
+    let who = match entry.who {
+        Who::UserObj => "user:".to_owned(),
+        Who::User(id) => format!("user:{id}"),
+        Who::GroupObj => "group:".to_owned(),
+        Who::Group(id) => format!("group:{id}"),
+        Who::Mask => "mask:".to_owned(),
+        Who::Other => "other:".to_owned(),
+    };
+    let right = |bit, letter| if entry.perm & bit != 0 { letter } else { '-' };
+    format!("{who}:{}{}{}", right(4, 'r'), right(2, 'w'), right(1, 'x'))
 }
 
 /// Parses one entry of an archive's text.

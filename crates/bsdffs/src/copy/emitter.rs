@@ -61,8 +61,8 @@ impl Piece {
 }
 
 /// Events and the data they refer to.
-pub(super) struct Batch {
-    pub(super) events: Vec<Event>,
+pub(crate) struct Batch {
+    pub(crate) events: Vec<Event>,
     pub(super) data: Vec<u8>,
     /// Bytes of `data` that events refer to.
     used: usize,
@@ -74,7 +74,7 @@ impl Batch {
     }
 
     /// Empties the batch, so that it can be filled again.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.events.clear();
         self.used = 0;
     }

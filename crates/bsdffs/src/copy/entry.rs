@@ -60,7 +60,9 @@ pub struct EntryMeta {
     pub xattrs: Vec<Xattr>,
     /// Access control lists. With an access ACL the group bits of the mode are its mask.
     pub acls: Acls,
-    /// Inode number, if the source is in the image that is copied to.
+    /// Number of names of the file, of a source that has it; otherwise 0.
+    pub nlink: u64,
+    /// Inode number, if the source is in an image. A copy to another image clears it.
     pub source: Option<Ino>,
 }
 

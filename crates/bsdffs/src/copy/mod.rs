@@ -48,12 +48,13 @@ pub use emitter::{CopyEnded, Emitter, READ_SIZE};
 pub use entry::{Entry, EntryKind, EntryMeta, Xattr};
 pub use error::{CopyError, PartialFile, SinkError, SinkResult, SkipReason, SkippedFile};
 pub use host::{FileId, HostSink, HostSource, HostSourceOptions};
-pub use image::{ImageRef, ImageSink, ImageSource, ImageSourceOptions};
+pub use image::{FileData, ImageRef, ImageSink, ImageSource, ImageSourceOptions};
 pub use options::{CopyOptions, Existing};
 pub use report::{CopyReport, Loss};
 pub use sink::{Observer, Sink, SkippedPath, Source};
 pub use transfer::transfer;
 
-pub(crate) use emitter::{Event, SMALL_FILE};
-pub(crate) use host::loss_of_attribute;
+pub(crate) use emitter::{Batch, Event, SMALL_FILE};
+pub(crate) use host::{loss_of_attribute, next_data, open_regular};
 pub(crate) use path::split_last;
+pub(crate) use transfer::{is_below, spawn};

@@ -32,6 +32,8 @@ pub enum Loss {
     Flags,
     /// A socket.
     Socket,
+    /// A snapshot.
+    Snapshot,
 }
 
 /// Counts of one copy.
@@ -101,6 +103,11 @@ fn description(loss: Loss) -> (&'static str, &'static str, &'static str) {
         ),
         Loss::Flags => ("flag set", "not kept", "the target does not support file flags"),
         Loss::Socket => ("socket", "left out", "the target does not support them"),
+        Loss::Snapshot => (
+            "snapshot",
+            "left out",
+            "it has a whole volume; ffs snapshot list shows the names, and each is an image",
+        ),
     }
 }
 
@@ -124,7 +131,7 @@ impl CopyReport {
     }
 
     /// Assigns the losses recorded since the last call to the file `path`.
-    pub(super) fn set_path_of_losses(&mut self, path: &[u8]) {
+    pub(crate) fn set_path_of_losses(&mut self, path: &[u8]) {
         for loss in self.losses.values_mut().filter(|loss| loss.count > loss.assigned) {
             loss.assigned = loss.count;
             if loss.files > 0 && loss.last == path {

@@ -23,16 +23,8 @@ pub fn transfer(
     sink: &mut dyn Sink,
     observer: &mut dyn Observer,
 ) -> Result<CopyReport, CopyError> {
-    let (to, from) = sync_channel(BATCHES);
-    let (return_to, returned) = sync_channel(BATCHES);
     std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut emitter = Emitter::new(to, returned);
-            // After an error the receiver has ended, and its own error is reported.
-            if source.send(&mut emitter).is_ok() {
-                emitter.flush();
-            }
-        });
+        let (from, return_to) = spawn(scope, source);
         let mut transfer = Transfer {
             sink,
             observer,
@@ -47,6 +39,24 @@ pub fn transfer(
         }
         result.map(|()| transfer.report)
     })
+}
+
+/// Starts a source in a thread of its own. Returns the channel on which its batches come, and that
+/// for empty ones.
+pub(crate) fn spawn<'scope, 'env>(
+    scope: &'scope std::thread::Scope<'scope, 'env>,
+    source: impl Source + 'scope,
+) -> (Receiver<Batch>, SyncSender<Batch>) {
+    let (to, from) = sync_channel(BATCHES);
+    let (return_to, returned) = sync_channel(BATCHES);
+    scope.spawn(move || {
+        let mut emitter = Emitter::new(to, returned);
+        // After an error the receiver has ended, and its own error is reported.
+        if source.send(&mut emitter).is_ok() {
+            emitter.flush();
+        }
+    });
+    (from, return_to)
 }
 
 /// The receiving side of a copy.
@@ -224,6 +234,6 @@ impl Transfer<'_> {
 }
 
 /// Whether `path` is in the directory `dir`, at any depth.
-fn is_below(path: &[u8], dir: &[u8]) -> bool {
+pub(crate) fn is_below(path: &[u8], dir: &[u8]) -> bool {
     dir.is_empty() || path.strip_prefix(dir).is_some_and(|rest| rest.starts_with(b"/"))
 }

@@ -86,8 +86,11 @@ impl Volume {
         let top = namei::namei(self.fs(), self.cred(), path, Last::Keep)?;
         let is_dir = self.fs().getattr(&top).kind == ffs_core::FileType::Directory;
         let name = if is_dir { None } else { namei::basename(path) };
-        let source =
-            ImageSourceOptions { hard_links: options.hard_links, xattrs: options.preserve };
+        let source = ImageSourceOptions {
+            hard_links: options.hard_links,
+            xattrs: options.preserve,
+            ..ImageSourceOptions::default()
+        };
         let source = ImageSource::new(self.image_ref(), top, path, source);
         let mut sink = HostSink::new(to, options, Vec::new())?;
         Ok(transfer(source.target(name.unwrap_or_default()), &mut sink, &mut Quiet)?)

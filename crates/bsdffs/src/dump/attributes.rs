@@ -34,6 +34,7 @@ pub(super) fn meta(header: &Header, linux: bool) -> EntryMeta {
         flags,
         xattrs: Vec::new(),
         acls: Acls::default(),
+        nlink: 0,
         source: None::<Ino>,
     }
 }

@@ -1,5 +1,6 @@
-//! Tar archives as a source. An archive is read once and forward.
+//! Tar archives as a source and as a sink. An archive is read once and forward.
 //!
+//! [`TarSink`] writes the pax format.
 //! [`TarSource`] reads ustar, GNU and pax headers: long names, large numbers, nanosecond times,
 //! hard links, devices, sparse files in their four formats, and the extended attributes, ACLs and
 //! file flags that bsdtar and GNU tar write.
@@ -8,7 +9,8 @@
 //! 1. Memory holds one header with its extensions and one read of data. Sizes in headers allocate
 //!    nothing.
 //! 2. A member is never outside the tree: leading slashes and `.` are removed, `..` is refused.
-//! 3. A damaged archive ends the source with an error; the members before it are sent.
+//! 3. A damaged archive ends the source with an error that names the member; the members before it
+//!    are sent.
 //!
 //! # References
 //! POSIX pax, "ustar Interchange Format"; the GNU tar manual, "Sparse Formats".
@@ -17,6 +19,7 @@ mod header;
 mod input;
 mod pax;
 mod sparse;
+mod write;
 
 use std::io::{self, Read};
 
@@ -33,6 +36,7 @@ use header::{BLOCK, Header};
 pub use input::Input;
 use pax::Pax;
 use sparse::Extent;
+pub use write::TarSink;
 
 /// Most bytes of one extended header or long name.
 const MAX_EXTENSION: u64 = 16 << 20;
@@ -42,12 +46,13 @@ pub struct TarSource {
     input: Input,
     name: String,
     with_data: bool,
+    complete: bool,
 }
 
 impl TarSource {
     /// The archive `input`, which has `name` in messages.
     pub fn new(input: Input, name: impl Into<String>) -> TarSource {
-        TarSource { input, name: name.into(), with_data: true }
+        TarSource { input, name: name.into(), with_data: true, complete: false }
     }
 
     /// Sends where files contain data, but not the data.
@@ -55,16 +60,25 @@ impl TarSource {
     pub fn without_data(self) -> TarSource {
         TarSource { with_data: false, ..self }
     }
+
+    /// Requires the blocks of zeros at the end. Some writers omit them; without them an archive may
+    /// be truncated between two members.
+    #[must_use]
+    pub fn require_end(self) -> TarSource {
+        TarSource { complete: true, ..self }
+    }
 }
 
 impl Source for TarSource {
     fn send(self, emitter: &mut Emitter) -> Result<(), CopyEnded> {
-        let (input, with_data) = (self.input, self.with_data);
-        let mut reader = TarReader { input, with_data, emitter, global: Pax::default() };
+        let (input, with_data, complete) = (self.input, self.with_data, self.complete);
+        let (global, place) = (Pax::default(), Place::Start);
+        let mut reader = TarReader { input, with_data, complete, emitter, global, place };
         match reader.members() {
             Ok(()) => Ok(()),
             Err(ReadError::CopyEnded(ended)) => Err(ended),
             Err(ReadError::Archive(why)) => {
+                let why = reader.place.add_to(why);
                 reader.emitter.send(Event::Failed { name: self.name, why })
             }
         }
@@ -106,14 +120,38 @@ impl From<&str> for ReadError {
 }
 
 const TRUNCATED: &str = "the archive is truncated";
+const NO_END: &str =
+    "the archive ends without the blocks of zeros that mark its end: it is truncated";
 
 /// Reads an archive and sends its members.
 struct TarReader<'a> {
     input: Input,
     with_data: bool,
+    complete: bool,
     emitter: &'a mut Emitter,
     /// The global header, which applies to all members after it.
     global: Pax,
+    place: Place,
+}
+
+/// The place of the reader, for messages.
+enum Place {
+    Start,
+    /// In the data of the member with this name.
+    In(Vec<u8>),
+    /// Behind it.
+    After(Vec<u8>),
+}
+
+impl Place {
+    /// Adds the member to the text of an error.
+    fn add_to(&self, why: String) -> String {
+        match self {
+            Place::Start => why,
+            Place::In(name) => format!("{why} (in the member {})", escape(name)),
+            Place::After(name) => format!("{why} (after the member {})", escape(name)),
+        }
+    }
 }
 
 /// A member with all of its headers.
@@ -128,7 +166,10 @@ impl TarReader<'_> {
     fn members(&mut self) -> Result<(), ReadError> {
         let mut first = true;
         while let Some(member) = self.next_member(&mut first)? {
+            let name = member.name();
+            self.place = Place::In(name.clone());
             self.member(member)?;
+            self.place = Place::After(name);
         }
         Ok(())
     }
@@ -163,6 +204,7 @@ impl TarReader<'_> {
             let mut block = [0; BLOCK];
             match self.input.read_or_end(&mut block)? {
                 0 if first && zeros == 0 => return Err("the archive is empty".into()),
+                0 if self.complete && zeros == 0 => return Err(NO_END.into()),
                 0 => return Ok(None),
                 BLOCK => {}
                 _ => return Err(TRUNCATED.into()),

@@ -9,7 +9,7 @@ use super::input::Input;
 use super::pax::Pax;
 
 /// Most extents of a file.
-const MAX_EXTENTS: usize = 1 << 20;
+pub(super) const MAX_EXTENTS: usize = 1 << 20;
 
 /// A range of a file that contains data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -318,6 +318,7 @@ impl Job<'_> {
         let options = HostSourceOptions {
             xattrs: self.options.preserve,
             hard_links: self.options.hard_links,
+            identities: false,
             data: true,
             follow: !recursive,
             stream: !recursive,
@@ -351,7 +352,7 @@ impl Job<'_> {
             Err(failure) => return refuse(failure),
         };
         let (hard_links, xattrs) = (self.options.hard_links, self.options.preserve);
-        let options = ImageSourceOptions { hard_links, xattrs };
+        let options = ImageSourceOptions { hard_links, xattrs, ..Default::default() };
         let source = ImageSource::new(session.image_ref(), root, &from.path, options).target(to);
         if within.is_some() {
             return self.transfer(source, sink);

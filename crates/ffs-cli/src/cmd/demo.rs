@@ -195,6 +195,7 @@ impl Demo {
         let options = HostSourceOptions {
             xattrs: true,
             hard_links: true,
+            identities: false,
             data: true,
             follow: true,
             stream: false,

@@ -4,26 +4,23 @@ mod dumpdates;
 mod live;
 
 use std::ffi::OsString;
-use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bsdffs::dump::{DumpError, DumpObserver, DumpOptions, DumpReport, NTREC, TP_BSIZE};
 use ffs_admin::counted;
 use ffs_core::{Env, MountOptions};
-use ffs_device::host_words;
 
 use super::Doc;
+use crate::archive_file::ArchiveFile;
 use crate::bsd;
 use crate::fail::{Failure, Outcome, show};
-use crate::mode::umask;
 use crate::progress::Progress;
 use crate::session::snapshot;
 use crate::session::{self, Session};
-use crate::{output, signals, spec};
+use crate::{output, signals};
 use dumpdates::DumpDates;
 pub(crate) use dumpdates::ctime;
 
@@ -304,11 +301,11 @@ fn dump(
         Some((date, None)) => format!("files that have changed since {}", ctime(date)),
         None => "no dump of a lower level: everything".to_owned(),
     });
-    let mut target = DumpFile::create(file, &source.image)?;
+    let mut target = ArchiveFile::create(file, &source.image, "a dump")?;
     let report = bsdffs::dump::dump(device, &session.ffs, &options, target.writer(), &mut watch);
     drop(watch);
     let report = report.map_err(|error| failed(name, &error))?;
-    target.keep(file)?;
+    target.keep(file).map_err(|failure| failure.code(3))?;
     finish(args, name, &report)?;
     if report.problems > 0 {
         return Ok(3);
@@ -361,71 +358,4 @@ fn failed(name: &str, error: &DumpError) -> Failure {
         }
         error => Failure::new(name, error).code(3),
     }
-}
-
-/// Where the dump goes.
-enum DumpFile {
-    /// A pipe, a device, or standard output.
-    Stream(BufWriter<Box<dyn Write>>),
-    /// A regular file, under another name until it is complete.
-    New(BufWriter<tempfile::NamedTempFile>),
-}
-
-/// Bytes of a write.
-const BUFFER: usize = 1 << 20;
-
-impl DumpFile {
-    fn create(path: &Path, image: &OsString) -> Result<DumpFile, Failure> {
-        if path == Path::new("-") {
-            if output::to_terminal() {
-                let failure = Failure::plain("a dump is not written to a terminal");
-                return Err(failure.hint("give -f FILE, or redirect standard output"));
-            }
-            return Ok(DumpFile::Stream(BufWriter::with_capacity(BUFFER, Box::new(io::stdout()))));
-        }
-        let fail = |error: io::Error| {
-            Failure::new(path.display(), format!("cannot be created: {}", host_words(&error)))
-        };
-        if let Ok(found) = fs::metadata(path) {
-            if spec::file_of(image).is_some_and(|image| same_file(&image, &found)) {
-                return Err(Failure::new(path.display(), "is the image that is dumped"));
-            }
-            if !found.is_file() {
-                let file = fs::File::options().write(true).open(path).map_err(fail)?;
-                return Ok(DumpFile::Stream(BufWriter::with_capacity(BUFFER, Box::new(file))));
-            }
-        }
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        let file = tempfile::Builder::new()
-            .prefix(".ffs-dump.")
-            .tempfile_in(dir.unwrap_or(Path::new(".")))
-            .map_err(fail)?;
-        Ok(DumpFile::New(BufWriter::with_capacity(BUFFER, file)))
-    }
-
-    fn writer(&mut self) -> &mut dyn Write {
-        match self {
-            DumpFile::Stream(out) => out,
-            DumpFile::New(out) => out,
-        }
-    }
-
-    /// Gives a complete dump its name.
-    fn keep(self, path: &Path) -> Result<(), Failure> {
-        let fail = |error: io::Error| {
-            Failure::new(path.display(), format!("cannot be written: {}", host_words(&error)))
-                .code(3)
-        };
-        let DumpFile::New(out) = self else { return Ok(()) };
-        let file = out.into_inner().map_err(|error| fail(error.into_error()))?;
-        let mode = 0o666 & !u32::from(umask());
-        file.as_file().set_permissions(fs::Permissions::from_mode(mode)).map_err(fail)?;
-        file.as_file().sync_all().map_err(fail)?;
-        file.persist(path).map(|_| ()).map_err(|error| fail(error.error))
-    }
-}
-
-fn same_file(a: &fs::Metadata, b: &fs::Metadata) -> bool {
-    let block = |file: &fs::Metadata| file.file_type().is_block_device();
-    (a.dev(), a.ino()) == (b.dev(), b.ino()) || block(a) && block(b) && a.rdev() == b.rdev()
 }

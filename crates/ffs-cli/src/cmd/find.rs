@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use ffs_core::FileType;
 
 use self::expression::{Action, Expression, Found};
+pub(crate) use self::parse::glob;
 use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome};
 use crate::namei::Last;

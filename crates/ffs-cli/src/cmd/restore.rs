@@ -3,16 +3,16 @@
 mod target;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use bsdffs::copy::{CopyOptions, CopyReport, Entry, Observer, Sink, SkippedFile, Source, transfer};
 use bsdffs::dump::{Header, Incremental, ListedName, Restore, RestoreOptions, SymTable};
-use bsdffs::tar::Input;
 use serde::Serialize;
 
 use super::Doc;
 use super::dump::{Stream, ctime};
+use crate::archive_file;
 use crate::copying::{CopyProgress, warn_of_losses};
 use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, JsonName};
@@ -192,19 +192,7 @@ fn open(args: &Args) -> Result<(Restore, String), Failure> {
     let Some(file) = &args.stream.file else {
         return Err(Failure::plain("no dump").hint("give -f FILE, or -f - for standard input"));
     };
-    let standard_input = file.as_os_str() == "-";
-    let name = match standard_input {
-        true => "standard input".to_owned(),
-        false => show(file.as_os_str().as_bytes()),
-    };
-    if standard_input && io::stdin().is_terminal() {
-        return Err(Failure::plain("a dump is not read from a terminal").hint("give -f FILE"));
-    }
-    let input = match standard_input {
-        true => Input::from_stream(signals::Stdin),
-        false => Input::open(file),
-    };
-    let input = input.map_err(|error| Failure::new(&name, ffs_device::host_words(&error)))?;
+    let (input, name) = archive_file::open(file, "a dump")?;
     let options = RestoreOptions { number: args.number, skip_damage: args.yes };
     let restore = Restore::open(input, &name, options);
     let restore = restore.map_err(|error| {

@@ -303,7 +303,7 @@ fn options_that_cannot_be_honoured_are_refused_with_a_reason() {
     fails(&["dump", "-B", "100", "-f", &dump, &image], 1, "one volume");
     fails(&["dump", "-P", "cat", "-f", &dump, &image], 1, "-f - and a pipe");
     fails(&["dump", &image], 1, "give -f FILE");
-    fails(&["dump", "-f", &image, &image], 1, "is the image that is dumped");
+    fails(&["dump", "-f", &image, &image], 1, "is the image that is read");
     fails(&["dump", "-f", &d.str("no/dir"), &image], 1, "cannot be created");
     fails(&["dump", "-u", "-T", "0", "-f", &dump, &image], 1, "cannot be used with");
     assert!(!Path::new(&dump).exists());

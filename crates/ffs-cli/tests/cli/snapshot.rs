@@ -91,7 +91,7 @@ fn dumps_of_snapshots_are_levels_of_their_volume() {
     let Some(image) = d.fixture("nb-ufs2-snap") else { return };
     let before = fs::read(&image).unwrap();
     let snap = |name: &str| format!("{image}:/.snap/{name}");
-    fails(&["dump", "-f", &image, &snap("s1")], 1, "is the image that is dumped");
+    fails(&["dump", "-f", &image, &snap("s1")], 1, "is the image that is read");
     assert!(fs::read(&image).unwrap() == before);
     let (dates, full, next) = (d.str("dates"), d.str("full"), d.str("next"));
     for (level, file, name) in [("-0u", &full, "s1"), ("-1u", &next, "s2")] {

@@ -8,6 +8,7 @@ use rustix::fs::Stat;
 
 pub use sink::HostSink;
 pub use source::{HostSource, HostSourceOptions};
+pub(crate) use source::{next_data, open_regular};
 pub(crate) use xattrs::loss_of_attribute;
 
 /// A file of the host by device and inode number.

@@ -31,6 +31,8 @@ pub struct HostSourceOptions {
     pub xattrs: bool,
     /// Send further names of a file as hard links.
     pub hard_links: bool,
+    /// Send each name of a file as a file, with the number of the file as [`Entry::identity`].
+    pub identities: bool,
     /// Send the data of files; otherwise only where files contain data.
     pub data: bool,
     /// Follow the top of the tree if it is a symbolic link.
@@ -217,11 +219,13 @@ impl HostWalk<'_> {
     /// The identity of a file with several names, and the kind of a hard link if an earlier name
     /// was sent.
     fn identity(&mut self, stat: &Stat, paths: &Paths) -> (Option<u64>, Option<EntryKind>) {
-        if !self.options.hard_links || stat.st_nlink <= 1 {
+        let HostSourceOptions { hard_links, identities, .. } = self.options;
+        if !(hard_links || identities) || stat.st_nlink <= 1 {
             return (None, None);
         }
         if let Some((number, first)) = self.first_paths.get(&FileId::of(stat)) {
-            return (Some(*number), Some(EntryKind::Link(first.clone())));
+            let link = (!identities).then(|| EntryKind::Link(first.clone()));
+            return (Some(*number), link);
         }
         let number = self.first_paths.len() as u64;
         self.first_paths.insert(FileId::of(stat), (number, paths.target.clone()));
@@ -422,6 +426,11 @@ impl HostWalk<'_> {
     }
 }
 
+/// Opens the regular file at `path` for reading. It does not follow a symbolic link there.
+pub(crate) fn open_regular(path: &CStr) -> rustix::io::Result<OwnedFd> {
+    Ok(Location { dir: CWD, name: path, follow: false }.open_regular()?.0)
+}
+
 const SHRANK: &str = "became shorter while it was read";
 
 fn is_sparse(stat: &Stat) -> bool {
@@ -443,7 +452,7 @@ fn read_full(fd: &OwnedFd, at: u64, buf: &mut [u8]) -> rustix::io::Result<usize>
 }
 
 /// The next range with data at or after `at`; `(size, size)` if there is none.
-fn next_data(fd: &OwnedFd, at: u64, size: u64) -> rustix::io::Result<(u64, u64)> {
+pub(crate) fn next_data(fd: &OwnedFd, at: u64, size: u64) -> rustix::io::Result<(u64, u64)> {
     let start = match rustix::fs::seek(fd, SeekFrom::Data(at)) {
         Ok(start) => start,
         Err(Errno::NXIO) => return Ok((size, size)),
@@ -469,6 +478,7 @@ fn names_in(fd: &OwnedFd) -> rustix::io::Result<Vec<CString>> {
     Ok(names)
 }
 
+#[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
 fn meta(stat: &Stat) -> EntryMeta {
     let mtime = Timespec { secs: stat.st_mtime, nsec: stat.st_mtime_nsec as i32 };
     EntryMeta {
@@ -478,6 +488,7 @@ fn meta(stat: &Stat) -> EntryMeta {
         atime: Timespec { secs: stat.st_atime, nsec: stat.st_atime_nsec as i32 },
         mtime,
         birthtime: mtime,
+        nlink: stat.st_nlink as u64,
         ..EntryMeta::default()
     }
 }

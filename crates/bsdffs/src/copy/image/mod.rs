@@ -6,7 +6,7 @@ mod source;
 use ffs_core::{Cred, Ffs};
 
 pub use sink::ImageSink;
-pub use source::{ImageSource, ImageSourceOptions};
+pub use source::{FileData, ImageSource, ImageSourceOptions};
 
 /// The mounted image that a copy reads or changes.
 #[derive(Clone, Copy)]

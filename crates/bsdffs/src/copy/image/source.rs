@@ -33,6 +33,25 @@ pub struct ImageSourceOptions {
     pub hard_links: bool,
     /// Send extended attributes and ACLs.
     pub xattrs: bool,
+    /// Send each name of a file as a file, with the number of the file as [`Entry::identity`].
+    pub identities: bool,
+    /// Leave out snapshots, as [`Loss::Snapshot`].
+    pub skip_snapshots: bool,
+    /// What to send of the data of regular files.
+    pub data: FileData,
+}
+
+/// What an [`ImageSource`] sends of the data of a regular file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileData {
+    /// The data.
+    #[default]
+    Bytes,
+    /// The data. Of a file with holes first the ranges that contain data, and an empty range at its
+    /// end.
+    MapAndBytes,
+    /// Nothing.
+    Nothing,
 }
 
 /// A tree in an image.
@@ -145,6 +164,9 @@ impl ImageWalk<'_> {
         if attr.kind == FileType::Directory {
             return self.directory(file, &attr, paths);
         }
+        if self.options.skip_snapshots && attr.flags.contains(FileFlags::SF_SNAPSHOT) {
+            return self.emitter.send(Event::Lost(Loss::Snapshot, paths.target));
+        }
         let (identity, link) = self.identity(&attr, &paths);
         if let Some(kind) = link {
             let meta = meta(&attr);
@@ -170,11 +192,13 @@ impl ImageWalk<'_> {
     /// The identity of a file with several names, and the kind of a hard link if an earlier name
     /// was sent.
     fn identity(&mut self, attr: &Attr, paths: &Paths) -> (Option<u64>, Option<EntryKind>) {
-        if !self.options.hard_links || attr.nlink <= 1 {
+        let ImageSourceOptions { hard_links, identities, .. } = self.options;
+        if !(hard_links || identities) || attr.nlink <= 1 {
             return (None, None);
         }
         if let Some((number, first)) = self.first_paths.get(&attr.ino) {
-            return (Some(*number), Some(EntryKind::Link(first.clone())));
+            let link = (!identities).then(|| EntryKind::Link(first.clone()));
+            return (Some(*number), link);
         }
         let number = self.first_paths.len() as u64;
         self.first_paths.insert(attr.ino, (number, paths.target.clone()));
@@ -209,19 +233,51 @@ impl ImageWalk<'_> {
         let size = attr.size;
         let entry = Entry { path, kind: EntryKind::File(size), meta, identity };
         let snapshot = attr.flags.contains(FileFlags::SF_SNAPSHOT);
-        if size <= SMALL_FILE && attr.blocks * 512 >= size && !snapshot {
+        let sparse = attr.blocks * 512 < size || snapshot;
+        if self.options.data == FileData::Nothing {
+            self.emitter.entry(entry)?;
+            return self.emitter.send(Event::End);
+        }
+        if size <= SMALL_FILE && !sparse {
             return match self.ffs.read(file, 0, self.emitter.buffer(size as usize)) {
                 Ok(len) => self.emitter.small_file(entry, len),
                 Err(error) => self.failed(&shown, error),
             };
         }
         self.emitter.entry(entry)?;
+        let map = sparse && self.options.data == FileData::MapAndBytes;
+        let sent = if map { self.map(file, size)? } else { Ok(()) };
+        match sent {
+            Ok(()) => self.data(file, size, &shown),
+            Err(error) => self.abort(&shown, error),
+        }
+    }
+
+    /// Sends the ranges of a file that contain data, and an empty range at its end.
+    fn map(&mut self, file: &Vnode, size: u64) -> Result<Result<(), Error>, CopyEnded> {
+        let mut at = 0;
+        loop {
+            match self.next_data(file, at, size) {
+                Ok(Some((start, end))) => {
+                    self.emitter.send(Event::Extent(start, end))?;
+                    at = end;
+                }
+                Ok(None) => break,
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        self.emitter.send(Event::Extent(size, size))?;
+        Ok(Ok(()))
+    }
+
+    /// Sends the data of a file.
+    fn data(&mut self, file: &Vnode, size: u64, shown: &[u8]) -> Result<(), CopyEnded> {
         let mut at = 0;
         loop {
             let (start, end) = match self.next_data(file, at, size) {
                 Ok(Some(range)) => range,
                 Ok(None) => return self.emitter.send(Event::End),
-                Err(error) => return self.abort(&shown, error),
+                Err(error) => return self.abort(shown, error),
             };
             at = start;
             while at < end {
@@ -229,7 +285,7 @@ impl ImageWalk<'_> {
                 let len = (end - at).min(READ_SIZE as u64 - at % READ_SIZE as u64);
                 match self.ffs.read(file, at, self.emitter.buffer(len as usize)) {
                     Ok(got) => self.emitter.data(at, got)?,
-                    Err(error) => return self.abort(&shown, error),
+                    Err(error) => return self.abort(shown, error),
                 }
                 at += len;
             }
@@ -340,6 +396,7 @@ fn meta(attr: &Attr) -> EntryMeta {
         flags: flags::portable(attr.flags),
         xattrs: Vec::new(),
         acls: Acls::default(),
+        nlink: attr.nlink.into(),
         source: Some(attr.ino),
     }
 }

@@ -190,6 +190,7 @@ impl Tree<'_> {
         let options = HostSourceOptions {
             xattrs: false,
             hard_links: true,
+            identities: false,
             data: true,
             follow: true,
             stream: false,
