@@ -3,6 +3,8 @@
 use bsdffs::build::{BuildObserver, BuildPhase};
 use bsdffs::copy::{CopyError, CopyReport, Observer, SkipReason, SkippedFile};
 
+use serde::Serialize;
+
 use crate::fail::Failure;
 use crate::output;
 use crate::progress::Progress;
@@ -10,6 +12,27 @@ use crate::signals;
 
 /// The hint for a file that a failed copy has overwritten in part.
 const ATOMIC: &str = "--atomic keeps the old content until the new file is complete";
+
+/// What was copied, in JSON.
+#[derive(Serialize)]
+pub(crate) struct JsonCounts {
+    files: u64,
+    directories: u64,
+    hard_links: u64,
+    symlinks: u64,
+    special: u64,
+    bytes: u64,
+    failed: u64,
+}
+
+impl From<&CopyReport> for JsonCounts {
+    fn from(report: &CopyReport) -> JsonCounts {
+        let &CopyReport {
+            files, directories, hard_links, symlinks, special, bytes, failed, ..
+        } = report;
+        JsonCounts { files, directories, hard_links, symlinks, special, bytes, failed }
+    }
+}
 
 /// Shows the progress of a copy; a signal cancels it.
 pub(crate) struct CopyProgress(pub Progress);

@@ -5,6 +5,7 @@
 
 use std::fmt::Display;
 use std::io;
+use std::path::Path;
 
 pub(crate) use bsdffs::text::escape as show;
 use ffs_admin::AdminError;
@@ -74,6 +75,11 @@ impl Failure {
             }
             _ => failure,
         }
+    }
+
+    /// An error of the host at `path`.
+    pub(crate) fn host(path: &Path, error: &io::Error) -> Failure {
+        Failure::new(path.display(), host_words(error))
     }
 
     /// A wrong command line.

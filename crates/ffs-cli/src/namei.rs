@@ -34,14 +34,19 @@ pub(crate) fn parent(ffs: &Ffs, cred: &Cred, path: &[u8]) -> Result<(Vnode, Vec<
     parent_from(ffs, cred, at, rest)
 }
 
-/// Where a lookup of `path` begins, and the path from there.
-fn start<'a>(ffs: &Ffs, path: &'a [u8]) -> Result<(Vnode, &'a [u8]), PathError> {
-    let Some(rest) = path.strip_prefix(b"#") else { return Ok((ffs.root()?, path)) };
+/// The number at the beginning of `#1234` or `#1234/name`, if it is one, and the rest.
+pub(crate) fn split_number(path: &[u8]) -> Option<(Option<Ino>, &[u8])> {
+    let rest = path.strip_prefix(b"#")?;
     let end = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
     let (number, rest) = rest.split_at(end);
     let digits = std::str::from_utf8(number).ok().filter(|text| !text.starts_with('+'));
-    let number = digits.and_then(|text| text.parse().ok());
-    let Some(ino) = number.map(Ino) else {
+    Some((digits.and_then(|text| text.parse().ok()).map(Ino), rest))
+}
+
+/// Where a lookup of `path` begins, and the path from there.
+fn start<'a>(ffs: &Ffs, path: &'a [u8]) -> Result<(Vnode, &'a [u8]), PathError> {
+    let Some((number, rest)) = split_number(path) else { return Ok((ffs.root()?, path)) };
+    let Some(ino) = number else {
         return Err(Error::Invalid("an inode number is expected behind '#'").into());
     };
     match ffs.vget(ino, None) {

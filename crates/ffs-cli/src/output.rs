@@ -39,6 +39,19 @@ pub(crate) fn errors() -> u64 {
     ERRORS.load(Ordering::Relaxed)
 }
 
+/// Prints the error of one of several arguments, and lets the command go on.
+///
+/// # Errors
+/// The reader of standard output closed the pipe: the command ends without a message.
+pub(crate) fn report(result: Result<(), Failure>) -> Result<(), Failure> {
+    match result {
+        Err(failure) if failure.text.is_empty() => return Err(failure),
+        Err(failure) => error(failure.text),
+        Ok(()) => {}
+    }
+    Ok(())
+}
+
 /// Prints a warning. The exit code does not change.
 pub(crate) fn warn(text: impl AsRef<str>) {
     message(&format!("warning: {}", text.as_ref()));

@@ -53,21 +53,22 @@ impl Inspector<'_> {
     ///
     /// # Errors
     /// The device's; what `each` returns.
-    pub fn blocks(
+    pub fn blocks<E: From<AdminError>>(
         &self,
         d: &Dinode,
-        each: impl FnMut(Block) -> Result<bool, AdminError>,
-    ) -> Result<(), AdminError> {
-        self.blocks_within(d, &mut self.vol.geo.size.clone(), each)
+        each: impl FnMut(Block) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let mut left = self.vol.geo.size;
+        self.blocks_within(d, &mut left, each)
     }
 
     /// As [`Inspector::blocks`], until `left` fragments have been visited.
-    pub(super) fn blocks_within(
+    pub(super) fn blocks_within<E: From<AdminError>>(
         &self,
         d: &Dinode,
         left: &mut u64,
-        mut each: impl FnMut(Block) -> Result<bool, AdminError>,
-    ) -> Result<(), AdminError> {
+        mut each: impl FnMut(Block) -> Result<bool, E>,
+    ) -> Result<(), E> {
         let g = &self.vol.geo;
         // Of a snapshot some pointers are marks, not addresses.
         let is_snapshot = snapshot::is_snapshot(d);
@@ -97,13 +98,13 @@ impl Inspector<'_> {
     }
 
     /// Reports the block of a pointer and what it maps. Returns whether the walk goes on.
-    fn follow(
+    fn follow<E: From<AdminError>>(
         &self,
         pointer: &Pointer,
         is_pointer: &impl Fn(i64) -> bool,
         left: &mut u64,
-        each: &mut impl FnMut(Block) -> Result<bool, AdminError>,
-    ) -> Result<bool, AdminError> {
+        each: &mut impl FnMut(Block) -> Result<bool, E>,
+    ) -> Result<bool, E> {
         let &Pointer { raw, kind, lbn, frags } = pointer;
         if raw == 0 || !is_pointer(raw) {
             return Ok(true);

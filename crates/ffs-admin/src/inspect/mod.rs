@@ -116,12 +116,16 @@ impl<'d> Inspector<'d> {
         g.check_ino(ino.0, Structure::Inode, Place::Inode(ino))?;
         let group = self.group(g.ino_to_cg(ino))?;
         let mut bytes = vec![0; g.format.dinode_size()];
-        let byte = g.frag_to_byte(g.ino_to_fsba(ino)) + g.ino_to_fsbo(ino) as u64;
-        let is_made = g.ino_to_cgi(ino) < self.inodes_made(group.as_deref());
-        if is_made {
-            self.vol.device().read_at(byte, &mut bytes)?;
+        if g.ino_to_cgi(ino) < self.inodes_made(group.as_deref()) {
+            self.vol.device().read_at(self.byte_of(ino), &mut bytes)?;
         }
         Ok(self.raw_inode(ino, group.as_deref(), &bytes))
+    }
+
+    /// The first byte of an inode on the volume.
+    fn byte_of(&self, ino: Ino) -> u64 {
+        let g = &self.vol.geo;
+        g.frag_to_byte(g.ino_to_fsba(ino)) + g.ino_to_fsbo(ino) as u64
     }
 
     fn raw_inode(&self, ino: Ino, group: Option<&[u8]>, bytes: &[u8]) -> RawInode {
@@ -131,7 +135,7 @@ impl<'d> Inspector<'d> {
         RawInode {
             ino,
             frag: g.ino_to_fsba(ino),
-            byte: g.frag_to_byte(g.ino_to_fsba(ino)) + g.ino_to_fsbo(ino) as u64,
+            byte: self.byte_of(ino),
             in_use: match group {
                 Some(group) => Cg::new(g, group).inode_used(g.ino_to_cgi(ino)),
                 None => dinode.mode != 0,
@@ -143,10 +147,10 @@ impl<'d> Inspector<'d> {
 
     /// Calls `each` with every inode that the volume has made, by number; `each` ends the scan by
     /// returning false.
-    fn each_inode(
+    fn each_inode<E: From<AdminError>>(
         &self,
-        mut each: impl FnMut(RawInode) -> Result<bool, AdminError>,
-    ) -> Result<(), AdminError> {
+        mut each: impl FnMut(RawInode) -> Result<bool, E>,
+    ) -> Result<(), E> {
         let g = &self.vol.geo;
         let mut block = vec![0; g.bsize as usize];
         for c in (0..g.ncg).map(CgNo) {
@@ -155,9 +159,10 @@ impl<'d> Inspector<'d> {
                 let ino = Ino(c.0 * g.ipg + first);
                 self.vol.read(g.ino_to_fsba(ino), &mut block)?;
                 for (n, raw) in (ino.0..).zip(block.chunks_exact(g.format.dinode_size())) {
-                    let is_last = Ino(n) >= Ino::ROOT
-                        && !each(self.raw_inode(Ino(n), group.as_deref(), raw))?;
-                    if is_last {
+                    if Ino(n) < Ino::ROOT {
+                        continue;
+                    }
+                    if !each(self.raw_inode(Ino(n), group.as_deref(), raw))? {
                         return Ok(());
                     }
                 }

@@ -40,7 +40,7 @@ impl Inspector<'_> {
     /// called with the inodes that were examined.
     ///
     /// # Errors
-    /// A fragment is beyond the end of the volume; a damaged group; the device's.
+    /// A fragment is beyond the end of the volume; the device's.
     pub fn owners(
         &self,
         wanted: &[FragNo],
@@ -51,13 +51,13 @@ impl Inspector<'_> {
             uses.insert(frag, self.use_by_structure(frag)?);
         }
         let (mut examined, mut left) = (0, self.vol.geo.size.saturating_mul(2));
-        self.each_inode(|inode| {
+        self.each_inode(|inode| -> Result<bool, AdminError> {
             examined += 1;
             progress(examined);
             if !inode.is_file() {
                 return Ok(true);
             }
-            self.blocks_within(&inode.dinode, &mut left, |block| {
+            self.blocks_within(&inode.dinode, &mut left, |block| -> Result<bool, AdminError> {
                 note_owner(&mut uses, &inode, block);
                 Ok(true)
             })?;

@@ -56,21 +56,22 @@ impl Inspector<'_> {
     ///
     /// # Errors
     /// The device's; what `each` returns.
-    pub fn records(
+    pub fn records<E: From<AdminError>>(
         &self,
         dir: &RawInode,
-        each: impl FnMut(RawRecord) -> Result<(), AdminError>,
-    ) -> Result<(), AdminError> {
-        self.records_within(dir, &mut self.vol.geo.size.clone(), each)
+        each: impl FnMut(RawRecord) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut left = self.vol.geo.size;
+        self.records_within(dir, &mut left, each)
     }
 
     /// As [`Inspector::records`], until `left` fragments have been visited.
-    pub(super) fn records_within(
+    pub(super) fn records_within<E: From<AdminError>>(
         &self,
         dir: &RawInode,
         left: &mut u64,
-        mut each: impl FnMut(RawRecord) -> Result<(), AdminError>,
-    ) -> Result<(), AdminError> {
+        mut each: impl FnMut(RawRecord) -> Result<(), E>,
+    ) -> Result<(), E> {
         let g = &self.vol.geo;
         let fmt = DirFormat::of(g);
         let size = dir.dinode.size.min(ffs_ondisk::dinode::MAXDIRSIZE);

@@ -62,11 +62,11 @@ impl Inspector<'_> {
     /// The inodes with content and without a name.
     ///
     /// # Errors
-    /// A damaged group; the device's; what `each` returns.
-    pub fn removed_inodes(
+    /// The device's; what `each` returns.
+    pub fn removed_inodes<E: From<AdminError>>(
         &self,
-        mut each: impl FnMut(RemovedInode) -> Result<(), AdminError>,
-    ) -> Result<(), AdminError> {
+        mut each: impl FnMut(RemovedInode) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.each_inode(|inode| {
             let state = state_of(&inode);
             if matches!(state, InodeState::Unlinked | InodeState::Left) {
@@ -79,11 +79,11 @@ impl Inspector<'_> {
     /// The removed names in all directories.
     ///
     /// # Errors
-    /// A damaged group; the device's; what `each` returns.
-    pub fn removed_names(
+    /// The device's; what `each` returns.
+    pub fn removed_names<E: From<AdminError>>(
         &self,
-        mut each: impl FnMut(RemovedName) -> Result<(), AdminError>,
-    ) -> Result<(), AdminError> {
+        mut each: impl FnMut(RemovedName) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut left = self.vol.geo.size.saturating_mul(2);
         self.each_inode(|dir| {
             let is_dir = dir.in_use && dir.dinode.file_type() == Some(FileType::Directory);
@@ -114,7 +114,7 @@ impl Inspector<'_> {
     /// Writes the content of `inode`, in use or removed, to `out`, with holes where it has holes.
     ///
     /// # Errors
-    /// The device's; `out`'s; a damaged group.
+    /// The device's; `out`'s.
     pub fn content(
         &self,
         inode: &RawInode,
@@ -127,7 +127,7 @@ impl Inspector<'_> {
             return Ok(done);
         }
         let mut end = 0;
-        self.blocks(d, |block| {
+        self.blocks(d, |block| -> Result<bool, AdminError> {
             let start = g.lblktosize(block.lbn);
             if block.problem.is_some() {
                 done.bad += 1;

@@ -10,6 +10,7 @@ use ffs_ondisk::{CgNo, Dinode, Endian, Format, FragNo, Geometry, Ino, Lbn, bmap}
 
 use super::records::chunk_records;
 use super::{BlockKind, InodeState, Inspector, Owner, RawRecord, RecordState};
+use crate::AdminError;
 use crate::newfs::{NewfsOptions, newfs};
 
 const FILE: Ino = Ino(20);
@@ -88,7 +89,7 @@ fn the_blocks_of_a_file_are_listed_in_order_with_their_owner() {
         let mut found = Vec::new();
         let inode = inspector.inode(FILE).unwrap();
         inspector
-            .blocks(&inode.dinode, |block| {
+            .blocks(&inode.dinode, |block| -> Result<bool, AdminError> {
                 assert_eq!(block.problem, None);
                 found.push((block.kind, block.lbn, block.at));
                 Ok(true)
@@ -138,7 +139,7 @@ fn damaged_pointers_are_reported_and_passed_over() {
     let inspector = rig.inspect();
     let (mut all, mut bad) = (0_u64, 0);
     inspector
-        .blocks(&d, |block| {
+        .blocks(&d, |block| -> Result<bool, AdminError> {
             all += 1;
             bad += u64::from(block.problem.is_some());
             Ok(true)
@@ -163,7 +164,7 @@ fn inodes_with_content_and_without_a_name_are_found_and_read() {
         let inspector = rig.inspect();
         let mut found = Vec::new();
         inspector
-            .removed_inodes(|removed| {
+            .removed_inodes(|removed| -> Result<(), AdminError> {
                 found.push((removed.inode.ino, removed.state));
                 Ok(())
             })

@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::newfs::{How, keep_partitions};
 use super::{Doc, EXIT};
 use crate::bsd;
-use crate::copying::{CopyProgress, warn_of_losses};
+use crate::copying::{CopyProgress, JsonCounts, warn_of_losses};
 use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, human};
 use crate::progress::Progress;
@@ -115,18 +115,6 @@ struct Json {
     inodes_free: u64,
     #[serde(flatten)]
     counts: JsonCounts,
-}
-
-/// What was copied.
-#[derive(Serialize)]
-struct JsonCounts {
-    files: u64,
-    directories: u64,
-    hard_links: u64,
-    symlinks: u64,
-    special: u64,
-    bytes: u64,
-    failed: u64,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -302,15 +290,7 @@ fn print_result(
             size: built.size,
             free: built.free,
             inodes_free: built.inodes_free,
-            counts: JsonCounts {
-                files: report.files,
-                directories: report.directories,
-                hard_links: report.hard_links,
-                symlinks: report.symlinks,
-                special: report.special,
-                bytes: report.bytes,
-                failed: report.failed,
-            },
+            counts: JsonCounts::from(report),
         });
     }
     let (size, free) = (human(built.size), human(u64::try_from(built.free).unwrap_or(0)));

@@ -37,12 +37,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::stdout();
     for arg in &args.paths {
         let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::File)?;
-        match write(&session, &spec.path, &mut out) {
-            Ok(()) => {}
-            // The reader closed the pipe: the command ends without a message.
-            Err(failure) if failure.text.is_empty() => return Err(failure),
-            Err(failure) => output::error(failure.text),
-        }
+        output::report(write(&session, &spec.path, &mut out))?;
         session.finish()?;
     }
     out.flush()?;

@@ -12,14 +12,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use ffs_admin::AdminError;
-use ffs_admin::inspect::Inspector;
+use ffs_admin::inspect::{Inspector, RawInode};
 use ffs_core::Ino;
 use ffs_device::BlockDevice;
 use ffs_image::Opened;
 
 use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome, show};
-use crate::namei::Last;
+use crate::namei::{Last, split_number};
 use crate::output;
 use crate::session::snapshot::AtEnd;
 use crate::session::{self, Session};
@@ -114,6 +114,14 @@ impl Inspected {
         Failure::admin(&self.name, error)
     }
 
+    /// The failure of an inspection that prints.
+    pub(crate) fn stopped(&self, why: Stopped) -> Failure {
+        match why {
+            Stopped::Volume(error) => self.failed(&error),
+            Stopped::Output(failure) => failure,
+        }
+    }
+
     /// The image as its user named it.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -125,14 +133,33 @@ impl Inspected {
     }
 }
 
+/// Why an inspection that prints has ended.
+pub(crate) enum Stopped {
+    /// The volume could not be read.
+    Volume(AdminError),
+    /// What was found could not be printed.
+    Output(Failure),
+}
+
+impl From<AdminError> for Stopped {
+    fn from(error: AdminError) -> Stopped {
+        Stopped::Volume(error)
+    }
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Stopped {
+        Stopped::Output(failure)
+    }
+}
+
 /// The image and the number of `IMAGE:#NUMBER`.
 fn by_number(arg: &OsStr) -> Option<(&OsStr, Ino)> {
     let bytes = arg.as_bytes();
     let at = bytes.windows(2).rposition(|two| two == b":#").filter(|&at| at > 0)?;
-    let digits = std::str::from_utf8(bytes.get(at + 2..)?).ok()?;
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let ino = digits.parse().ok().filter(|_| is_number)?;
-    Some((OsStr::from_bytes(bytes.get(..at)?), Ino(ino)))
+    let (number, rest) = split_number(bytes.get(at + 1..)?)?;
+    let ino = number.filter(|_| rest.is_empty())?;
+    Some((OsStr::from_bytes(bytes.get(..at)?), ino))
 }
 
 /// A file that is shown.
@@ -143,8 +170,8 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    fn failed(&self, error: &AdminError) -> Failure {
-        self.volume.failed(error)
+    fn inode(&self) -> Result<RawInode, Failure> {
+        self.inspector.inode(self.ino).map_err(|error| self.volume.failed(&error))
     }
 }
 
@@ -162,11 +189,7 @@ fn each(
             warn_of_problems(&volume, &shown.inspector);
             result
         });
-        match shown {
-            Ok(()) => {}
-            Err(failure) if failure.text.is_empty() => return Err(failure),
-            Err(failure) => output::error(failure.text),
-        }
+        output::report(shown)?;
     }
     out.flush()?;
     Ok(u8::from(output::errors() > 0))

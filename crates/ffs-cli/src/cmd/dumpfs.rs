@@ -57,12 +57,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::stdout();
     for image in &args.images {
         let name = show(image.as_bytes());
-        let shown = show_image(&args, image, &name, &mut out);
-        match shown {
-            Ok(()) => {}
-            Err(failure) if failure.text.is_empty() => return Err(failure),
-            Err(failure) => output::error(failure.text),
-        }
+        output::report(show_image(&args, image, &name, &mut out))?;
     }
     out.flush()?;
     Ok(u8::from(output::errors() > 0))

@@ -9,7 +9,6 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,12 +70,12 @@ pub(crate) fn run(args: Args) -> Outcome {
     let session = Session::read(&spec.image)?;
     let result = read(&session, &spec.path);
     let before = session.finish_with(result)?;
-    let dir = TempDir::with_prefix("ffs-edit-").map_err(|e| host(&env::temp_dir(), &e))?;
+    let dir = TempDir::with_prefix("ffs-edit-").map_err(|e| Failure::host(&env::temp_dir(), &e))?;
     let name = basename(&spec.path).unwrap_or(b"file");
     let copy = dir.path().join(OsStr::from_bytes(name));
-    fs::write(&copy, &before.content).map_err(|e| host(&copy, &e))?;
+    fs::write(&copy, &before.content).map_err(|e| Failure::host(&copy, &e))?;
     edit(&args, &copy)?;
-    let content = fs::read(&copy).map_err(|e| host(&copy, &e))?;
+    let content = fs::read(&copy).map_err(|e| Failure::host(&copy, &e))?;
     if content == before.content {
         output::note(format!("{spec}: not changed"));
         return Ok(0);
@@ -129,7 +128,7 @@ fn edit(args: &Args, copy: &Path) -> Result<(), Failure> {
     let handlers = [SIGINT, SIGQUIT].map(|s| signal_hook::flag::register(s, Arc::clone(&seen)));
     let status = Command::new("sh").arg("-c").arg(command).arg(&editor).arg(copy).status();
     handlers.into_iter().flatten().for_each(|id| _ = signal_hook::low_level::unregister(id));
-    let status = status.map_err(|error| host(Path::new("sh"), &error))?;
+    let status = status.map_err(|error| Failure::host(Path::new("sh"), &error))?;
     if status.success() {
         return Ok(());
     }
@@ -184,8 +183,4 @@ fn keep(dir: TempDir, copy: &Path, failure: Failure) -> Failure {
     let name = copy.file_name().map_or_else(PathBuf::new, PathBuf::from);
     let kept = dir.keep().join(name);
     failure.hint(format!("your text is in {}", kept.display()))
-}
-
-fn host(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(path.display(), ffs_device::host_words(error))
 }

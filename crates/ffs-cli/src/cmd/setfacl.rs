@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Read;
+use std::path::Path;
 
 use ffs_core::acl::{Acl, Entry, Who};
 use ffs_core::{Error, FileType, Vnode};
@@ -161,7 +162,7 @@ fn set(session: &Session, file: &Vnode, which: Which, new: &[Entry]) -> Result<(
 
 /// The entries in a file: one or more on a line, comments behind `#`.
 fn read_entries(file: &OsString) -> Result<Vec<Word>, Failure> {
-    let failed = |e: std::io::Error| Failure::new(file.display(), ffs_device::host_words(e));
+    let failed = |e: std::io::Error| Failure::host(Path::new(file), &e);
     let mut text = String::new();
     if file == "-" {
         std::io::stdin().read_to_string(&mut text).map_err(failed)?;

@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::Doc;
 use crate::archive_file::{self, ArchiveFile};
 use crate::bsd;
-use crate::copying::{CopyProgress, warn_of_losses};
+use crate::copying::{CopyProgress, JsonCounts, warn_of_losses};
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::{Last, basename};
 use crate::output::{self, JsonName};
@@ -166,15 +166,7 @@ enum Json {
         name: String,
         reason: String,
     },
-    Total {
-        files: u64,
-        directories: u64,
-        hard_links: u64,
-        symlinks: u64,
-        special: u64,
-        bytes: u64,
-        failed: u64,
-    },
+    Total(JsonCounts),
 }
 
 impl Watch {
@@ -187,15 +179,7 @@ impl Watch {
 
     /// Prints the total.
     fn finish(mut self, report: &CopyReport) -> Result<(), Failure> {
-        self.print(&Json::Total {
-            files: report.files,
-            directories: report.directories,
-            hard_links: report.hard_links,
-            symlinks: report.symlinks,
-            special: report.special,
-            bytes: report.bytes,
-            failed: report.failed,
-        });
+        self.print(&Json::Total(JsonCounts::from(report)));
         if let Some(mut out) = self.json {
             out.flush()?;
         }

@@ -5,11 +5,12 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use ffs_admin::AdminError;
 use ffs_admin::inspect::{InodeState, Inspector, RawInode, RemovedInode, RemovedName};
 use ffs_core::{FileType, Ino};
 use serde::Serialize;
 
-use super::debug::{Inspected, type_name, warn_of_problems};
+use super::debug::{Inspected, Stopped, type_name, warn_of_problems};
 use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome};
 use crate::output::{self, JsonName, JsonTime, kind_name, time};
@@ -101,30 +102,21 @@ fn list(
     inspector: &Inspector<'_>,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let failed = |error| volume.failed(&error);
-    let (mut inodes, mut content, mut result) = (0_u64, 0_u64, Ok(()));
+    let stopped = |why| volume.stopped(why);
+    let (mut inodes, mut content, mut names) = (0_u64, 0_u64, 0_u64);
     inspector
-        .removed_inodes(|removed| {
+        .removed_inodes(|removed| -> Result<(), Stopped> {
             inodes += 1;
             content += u64::from(removed.inode.dinode.size > 0);
-            if result.is_ok() {
-                result = print_inode(args, &removed, inodes == 1, out);
-            }
-            Ok(())
+            Ok(print_inode(args, &removed, inodes == 1, out)?)
         })
-        .map_err(failed)?;
-    result?;
-    let (mut names, mut result) = (0_u64, Ok(()));
+        .map_err(stopped)?;
     inspector
-        .removed_names(|removed| {
+        .removed_names(|removed| -> Result<(), Stopped> {
             names += 1;
-            if result.is_ok() {
-                result = print_name(args, &removed, names == 1, out);
-            }
-            Ok(())
+            Ok(print_name(args, &removed, names == 1, out)?)
         })
-        .map_err(failed)?;
-    result?;
+        .map_err(stopped)?;
     if !args.json {
         let image = volume.name();
         match content {
@@ -210,7 +202,7 @@ fn recover(
     let mut found = Vec::new();
     if args.inodes.is_empty() {
         inspector
-            .removed_inodes(|removed| {
+            .removed_inodes(|removed| -> Result<(), AdminError> {
                 found.push(removed.inode.ino);
                 Ok(())
             })
@@ -218,7 +210,7 @@ fn recover(
     } else {
         found.extend(args.inodes.iter().copied().map(Ino));
     }
-    fs::create_dir_all(dir).map_err(|error| host(dir, &error))?;
+    fs::create_dir_all(dir).map_err(|error| Failure::host(dir, &error))?;
     let mut recovered = 0_u64;
     for ino in found {
         crate::signals::check()?;
@@ -233,10 +225,6 @@ fn recover(
         writeln!(out, "{}: no removed file can be recovered", volume.name())?;
     }
     Ok(())
-}
-
-fn host(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(path.display(), ffs_device::host_words(error))
 }
 
 /// Recovers one file. Returns whether there was one.
@@ -271,9 +259,10 @@ fn recover_one(
     }
     let path = dir.join(format!("inode-{}", inode.ino.0));
     // A file of an earlier recovery is kept.
-    let mut file = File::create_new(&path).map_err(|error| host(&path, &error))?;
+    let mut file = File::create_new(&path).map_err(|error| Failure::host(&path, &error))?;
     let done = inspector.content(inode, &mut file).map_err(|error| volume.failed(&error));
-    let done = done.and_then(|done| file.sync_all().map(|()| done).map_err(|e| host(&path, &e)));
+    let done =
+        done.and_then(|done| file.sync_all().map(|()| done).map_err(|e| Failure::host(&path, &e)));
     let done = done.inspect_err(|_| {
         // A part of a file would look like a whole one. The first error is the one to report.
         let _ = fs::remove_file(&path);

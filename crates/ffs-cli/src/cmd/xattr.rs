@@ -233,7 +233,7 @@ fn get(name: &Name, arg: &OsStr, hex: bool, last: Last) -> Outcome {
 const LONGEST: u64 = 1 << 20;
 
 fn read_value(file: &PathBuf) -> Result<Vec<u8>, Failure> {
-    let failed = |e| Failure::new(file.display(), ffs_device::host_words(e));
+    let failed = |e: std::io::Error| Failure::host(file, &e);
     let mut value = Vec::new();
     let read = if file.as_os_str() == "-" {
         std::io::stdin().take(LONGEST + 1).read_to_end(&mut value)

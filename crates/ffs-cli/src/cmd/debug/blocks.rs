@@ -6,7 +6,7 @@ use std::io::Write;
 use ffs_admin::inspect::{Block, BlockKind};
 use serde::Serialize;
 
-use super::Shown;
+use super::{Shown, Stopped};
 use crate::fail::Failure;
 use crate::output;
 
@@ -47,24 +47,23 @@ struct JsonRun {
 }
 
 pub(super) fn show(args: &Args, at: &Shown<'_>, out: &mut dyn Write) -> Result<(), Failure> {
-    let failed = |error| at.failed(&error);
-    let inode = at.inspector.inode(at.ino).map_err(failed)?;
+    let inode = at.inode()?;
     let frag = at.inspector.geometry().frag;
     let mut run: Option<Run> = None;
-    let mut result = Ok(());
     at.inspector
-        .blocks(&inode.dinode, |block| {
+        .blocks(&inode.dinode, |block| -> Result<bool, Stopped> {
             if let Some(run) = run.as_mut().filter(|run| continues(run, &block, frag)) {
                 run.last = block.lbn.0;
                 run.frags += u64::from(block.frags);
                 return Ok(true);
             }
             let next = Run { first: block, last: block.lbn.0, frags: block.frags.into() };
-            result = run.replace(next).map_or(Ok(()), |run| print(args, at.ino.0, &run, out));
-            Ok(result.is_ok())
+            if let Some(run) = run.replace(next) {
+                print(args, at.ino.0, &run, out)?;
+            }
+            Ok(true)
         })
-        .map_err(failed)?;
-    result?;
+        .map_err(|why| at.volume.stopped(why))?;
     match run {
         Some(run) => print(args, at.ino.0, &run, out),
         None if args.json => Ok(()),

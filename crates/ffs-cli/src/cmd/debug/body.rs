@@ -11,7 +11,7 @@ use ffs_admin::inspect::{InodeState, Inspector, RawInode, RemovedName};
 use ffs_core::{FileType, Ino};
 use ffs_ondisk::Dinode;
 
-use super::{Inspected, warn_of_problems};
+use super::{Inspected, Stopped, warn_of_problems};
 use crate::fail::{Failure, Outcome};
 use crate::namei::{Last, join};
 use crate::output::{self, mode_string};
@@ -38,16 +38,11 @@ pub(super) fn run(args: &Args) -> Outcome {
     let inspector = Inspector::open(volume.device()).map_err(failed)?;
     let mut out = output::stdout();
     let dirs = live(args, &volume, &inspector, &mut out)?;
-    let mut result = Ok(());
     inspector
-        .removed_names(|removed| {
-            if result.is_ok() {
-                result = print_removed(args, &inspector, &dirs, &removed, &mut out);
-            }
-            Ok(())
+        .removed_names(|removed| -> Result<(), Stopped> {
+            Ok(print_removed(args, &inspector, &dirs, &removed, &mut out)?)
         })
-        .map_err(failed)?;
-    result?;
+        .map_err(|why| volume.stopped(why))?;
     warn_of_problems(&volume, &inspector);
     out.flush()?;
     Ok(u8::from(output::errors() > 0))

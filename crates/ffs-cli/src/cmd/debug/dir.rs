@@ -5,9 +5,10 @@ use std::io::Write;
 
 use ffs_admin::inspect::{RawRecord, RecordState};
 use ffs_core::FileType;
+use ffs_ondisk::dir::DT_WHT;
 use serde::Serialize;
 
-use super::Shown;
+use super::{Shown, Stopped};
 use crate::fail::Failure;
 use crate::output::{self, JsonName, kind_name};
 
@@ -43,29 +44,21 @@ struct JsonRecord {
 }
 
 pub(super) fn show(args: &Args, at: &Shown<'_>, out: &mut dyn Write) -> Result<(), Failure> {
-    let failed = |error| at.failed(&error);
-    let dir = at.inspector.inode(at.ino).map_err(failed)?;
+    let dir = at.inode()?;
     if dir.dinode.file_type() != Some(FileType::Directory) {
         let what = format!("{}:#{}", at.volume.name(), at.ino.0);
         return Err(Failure::new(what, "is not a directory"));
     }
-    let mut result = Ok(());
     at.inspector
-        .records(&dir, |record| {
-            if result.is_ok() {
-                result = print(args, at.ino.0, &record, out);
-            }
-            Ok(())
-        })
-        .map_err(failed)?;
-    result
+        .records(&dir, |record| -> Result<(), Stopped> { Ok(print(args, at.ino.0, &record, out)?) })
+        .map_err(|why| at.volume.stopped(why))
 }
 
 /// The type of a record in words.
 pub(crate) fn type_name(dtype: u8) -> &'static str {
     match dtype {
         0 => "-",
-        14 => "whiteout",
+        DT_WHT => "whiteout",
         _ => FileType::of_dirent(dtype).map_or("?", kind_name),
     }
 }

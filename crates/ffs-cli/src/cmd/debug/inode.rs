@@ -54,7 +54,7 @@ struct JsonInode {
 }
 
 pub(super) fn show(args: &Args, at: &Shown<'_>, out: &mut dyn Write) -> Result<(), Failure> {
-    let inode = at.inspector.inode(at.ino).map_err(|error| at.failed(&error))?;
+    let inode = at.inode()?;
     if args.json {
         return output::json_line(&mut { out }, &json(&inode));
     }

@@ -69,7 +69,7 @@ fn directory_exists(path: &Path) -> Result<(), Failure> {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(Failure::new(path.display(), "is not a directory")
             .hint(format!("for an image write {}:/", path.display()))),
-        Err(error) => Err(Failure::new(path.display(), ffs_device::host_words(&error))),
+        Err(error) => Err(Failure::host(path, &error)),
     }
 }
 

@@ -270,7 +270,7 @@ impl Softdep {
         }
         let points = self.points_after(own);
         if other.is_none() {
-            // What `next` requires cannot require it, and requires nothing from now on.
+            // A dependent that `next` requires cannot require `next`: it loses this requirement.
             self.graph.pass_where(own, Some(next), |graph, id| !graph.depends_on(next, id));
         }
         self.graph.pass(own, other);
