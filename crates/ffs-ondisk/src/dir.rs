@@ -200,31 +200,64 @@ pub fn header(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Header, BadRec
     Ok(Header { ino, reclen, dtype, namlen })
 }
 
-/// Lengths of a record, bytes.
+/// A type of more than 15, in the first word of a record.
+const DTYPE_OVER_15: u64 = 0xf0 << 48;
+
+/// The lengths of a live, sound record without slack, as most records of a large directory are.
+/// Exists only for the little-endian format with types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packed {
-    /// Of the record.
-    pub reclen: usize,
-    /// Of its name.
-    pub namlen: usize,
+    reclen: usize,
+    namlen: usize,
 }
 
-/// The lengths of the record at byte `off` of `chunk` if it is live, sound and without slack, as
-/// most records of a large directory. `None` if [`header`] has to decide, and for the formats of
-/// other byte orders and of 4.3BSD.
+impl Packed {
+    /// Length of the record, bytes.
+    #[inline]
+    #[must_use]
+    pub fn reclen(self) -> usize {
+        self.reclen
+    }
+
+    /// Length of the name, bytes.
+    #[inline]
+    #[must_use]
+    pub fn namlen(self) -> usize {
+        self.namlen
+    }
+
+    /// Whether [`packed`] would return the same lengths for the record at byte `off` of `chunk`, a
+    /// chunk of the same directory.
+    #[inline]
+    #[must_use]
+    pub fn is_also_at(self, chunk: &[u8], off: usize) -> bool {
+        const LENGTHS: u64 = (0xff << 56) | (0xffff << 32);
+        let Some(word) = first_word(chunk, off) else { return false };
+        let lengths = ((self.namlen as u64) << 56) | ((self.reclen as u64) << 32);
+        let fits = off + self.reclen <= chunk.len();
+        (word & (LENGTHS | DTYPE_OVER_15) == lengths) & (word as u32 != 0) & fits
+    }
+}
+
+/// The fixed part of the record at byte `off` of a little-endian `chunk`.
+#[inline]
+fn first_word(chunk: &[u8], off: usize) -> Option<u64> {
+    chunk.get(off..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+/// The lengths of the record at byte `off` of `chunk` if it is live, sound and without slack.
+/// `None` if [`header`] has to decide, and for the formats of other byte orders and of 4.3BSD.
 #[inline]
 #[must_use]
 pub fn packed(fmt: DirFormat, chunk: &[u8], off: usize) -> Option<Packed> {
-    const DTYPE_OVER_15: u64 = 0xf0 << 48;
     if fmt.old || fmt.endian != Endian::Little {
         return None;
     }
-    let rest = chunk.get(off..)?;
-    let word = u64::from_le_bytes(*rest.first_chunk()?);
+    let word = first_word(chunk, off)?;
     let (ino, reclen) = (word as u32, usize::from((word >> 32) as u16));
     let namlen = (word >> 56) as usize;
     let is_live = (ino != 0) & (word & DTYPE_OVER_15 == 0) & (namlen != 0);
-    let fits = (dirsiz(namlen) == reclen) & (reclen <= rest.len());
+    let fits = (dirsiz(namlen) == reclen) & (off + reclen <= chunk.len());
     (is_live & fits).then_some(Packed { reclen, namlen })
 }
 

@@ -322,8 +322,14 @@ proptest! {
         for off in (0..520).step_by(4) {
             let header = dir::header(fmt, &chunk, off).ok();
             let whole = header.filter(|h| is_quick && h.live() && h.slack() == 0);
-            let want = whole.map(|h| dir::Packed { reclen: h.reclen, namlen: h.namlen });
-            prop_assert_eq!(dir::packed(fmt, &chunk, off), want);
+            let lengths = |p: dir::Packed| (p.reclen(), p.namlen());
+            let packed = dir::packed(fmt, &chunk, off);
+            prop_assert_eq!(packed.map(lengths), whole.map(|h| (h.reclen, h.namlen)));
+            let Some(packed) = packed else { continue };
+            for at in (0..520).step_by(4) {
+                let is_same = dir::packed(fmt, &chunk, at) == Some(packed);
+                prop_assert_eq!(packed.is_also_at(&chunk, at), is_same, "{} and {}", off, at);
+            }
         }
     }
 

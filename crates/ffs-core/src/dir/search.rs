@@ -6,7 +6,7 @@
 use super::chunks::{CHUNK, chunk_of};
 use super::hashed::{self, IndexHit};
 use super::reserved::Reserved;
-use super::slot::{Hit, Region, Slot, SlotKind, SlotSearch, is_named, passed_over};
+use super::slot::{Hit, Region, Slot, SlotKind, SlotSearch, Sought, is_named};
 use super::{Dir, Entry, InChunk};
 use crate::counters::{add, bump};
 use crate::error::Result;
@@ -20,30 +20,31 @@ fn search_chunk(
     fmt: DirFormat,
     at: u32,
     chunk: &[u8],
-    name: &[u8],
+    sought: Sought<'_>,
     records: &mut u64,
 ) -> InChunk<ControlFlow<Hit>> {
     let mut off = 0;
-    while off < chunk.len() {
-        *records += 1;
-        if let Some(reclen) = passed_over(fmt, chunk, off, name) {
-            off += reclen;
-            continue;
+    loop {
+        let passed = sought.pass_over(fmt, chunk, off);
+        *records += passed.records;
+        off = passed.end;
+        if off >= chunk.len() {
+            return Ok(ControlFlow::Continue(()));
         }
+        *records += 1;
         let header = dir::header(fmt, chunk, off)?;
-        if is_named(&header, chunk, off, name) && header.ino != Ino::WHITEOUT.0 {
+        if is_named(&header, chunk, off, sought.name) && header.ino != Ino::WHITEOUT.0 {
             return Ok(ControlFlow::Break(Hit { off: at + off as u32, header }));
         }
         off += header.reclen;
     }
-    Ok(ControlFlow::Continue(()))
 }
 
 impl Dir<'_> {
     fn sweep(&self, range: Range<u32>, name: &[u8]) -> Result<Option<Hit>> {
         let (fmt, start, mut end) = (self.fmt(), range.start, range.end);
-        let mut records = 0;
-        let hit = self.walk(range, |at, chunk| search_chunk(fmt, at, chunk, name, &mut records));
+        let (sought, mut records) = (Sought::new(name), 0);
+        let hit = self.walk(range, |at, chunk| search_chunk(fmt, at, chunk, sought, &mut records));
         if let Ok(Some(h)) = &hit {
             end = h.off + h.header.reclen as u32;
         }
@@ -131,7 +132,7 @@ pub(super) fn find_linear(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
 /// State of the linear search for a slot.
 struct SlotScan<'a> {
     fmt: DirFormat,
-    name: &'a [u8],
+    sought: Sought<'a>,
     need: usize,
     reserved: Reserved<'a>,
     slack: Option<Region>,
@@ -145,13 +146,17 @@ impl SlotScan<'_> {
     fn chunk(&mut self, at: u32, chunk: &[u8]) -> InChunk<ControlFlow<Hit>> {
         let (mut off, mut sum, mut sum_from) = (0, 0, None);
         let reserved = self.reserved.in_chunk(at);
-        while off < chunk.len() {
-            self.records += 1;
-            if let Some(reclen) = passed_over(self.fmt, chunk, off, self.name) {
+        loop {
+            let passed = self.sought.pass_over(self.fmt, chunk, off);
+            self.records += passed.records;
+            off = passed.end;
+            if passed.records > 0 {
                 self.end_useful = at + CHUNK;
-                off += reclen;
-                continue;
             }
+            if off >= chunk.len() {
+                return Ok(ControlFlow::Continue(()));
+            }
+            self.records += 1;
             let h = dir::header(self.fmt, chunk, off)?;
             let here = at + off as u32;
             if reserved.is(&h, off) {
@@ -175,7 +180,7 @@ impl SlotScan<'_> {
             if h.live() {
                 self.end_useful = at + CHUNK;
             }
-            if is_named(&h, chunk, off, self.name) {
+            if is_named(&h, chunk, off, self.sought.name) {
                 if h.ino != Ino::WHITEOUT.0 {
                     return Ok(ControlFlow::Break(Hit { off: here, header: h }));
                 }
@@ -183,7 +188,6 @@ impl SlotScan<'_> {
             }
             off += h.reclen;
         }
-        Ok(ControlFlow::Continue(()))
     }
 
     fn slot(self, size: u32) -> Slot {
@@ -224,7 +228,7 @@ pub(crate) fn find_slot(d: Dir<'_>, name: &[u8]) -> Result<SlotSearch> {
 pub(super) fn find_slot_linear(d: Dir<'_>, name: &[u8]) -> Result<SlotSearch> {
     let mut search = SlotScan {
         fmt: d.fmt(),
-        name,
+        sought: Sought::new(name),
         need: dirsiz(name.len()),
         reserved: d.reserved(),
         slack: None,

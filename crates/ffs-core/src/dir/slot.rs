@@ -65,13 +65,64 @@ pub(super) struct Hit {
     pub(super) header: Header,
 }
 
-/// The length of the record at `off` if it is live, sound and without slack, and certainly has
-/// another name: nothing else about it matters to a search.
-#[inline]
-pub(super) fn passed_over(fmt: DirFormat, chunk: &[u8], off: usize, name: &[u8]) -> Option<usize> {
-    let Packed { reclen, namlen } = dir::packed(fmt, chunk, off)?;
-    let is_other = namlen != name.len() || chunk.get(off + HEADER + namlen - 1) != name.last();
-    is_other.then_some(reclen)
+/// A name, prepared for the comparison with many records.
+#[derive(Clone, Copy)]
+pub(super) struct Sought<'a> {
+    pub(super) name: &'a [u8],
+    /// The last four bytes of the name, little-endian. A shorter name is at the end of them.
+    tail: u32,
+    /// The bits of `tail` that belong to the name.
+    mask: u32,
+}
+
+/// Consecutive records that a search does not examine further.
+pub(super) struct PassedOver {
+    /// Offset of the record behind them, bytes.
+    pub(super) end: usize,
+    pub(super) records: u64,
+}
+
+impl<'a> Sought<'a> {
+    pub(super) fn new(name: &'a [u8]) -> Sought<'a> {
+        let (mut tail, mut mask) = ([0; 4], [0; 4]);
+        let last = tail.iter_mut().zip(&mut mask).rev().zip(name.iter().rev());
+        last.for_each(|((t, m), byte)| (*t, *m) = (*byte, 0xff));
+        Sought { name, tail: u32::from_le_bytes(tail), mask: u32::from_le_bytes(mask) }
+    }
+
+    /// Passes over the records from `off` on that are live, sound and without slack, and certainly
+    /// have another name: nothing else about them matters to a search.
+    ///
+    /// Names of a large directory often have the same length. While they have, the place of the
+    /// next record does not depend on a byte of this one, and the processor need not wait for it.
+    #[inline]
+    pub(super) fn pass_over(&self, fmt: DirFormat, chunk: &[u8], off: usize) -> PassedOver {
+        let (mut end, mut records) = (off, 0);
+        while let Some(packed) =
+            dir::packed(fmt, chunk, end).filter(|p| self.differs(*p, chunk, end))
+        {
+            loop {
+                end += packed.reclen();
+                records += 1;
+                if !(packed.is_also_at(chunk, end) && self.differs(packed, chunk, end)) {
+                    break;
+                }
+            }
+        }
+        PassedOver { end, records }
+    }
+
+    /// Whether the name of the record at `off`, which has these lengths, certainly differs.
+    #[inline]
+    fn differs(&self, packed: Packed, chunk: &[u8], off: usize) -> bool {
+        // The header is longer than the tail, so these bytes are in the record.
+        let tail = off + HEADER + packed.namlen() - size_of::<u32>();
+        packed.namlen() != self.name.len()
+            || chunk
+                .get(tail..)
+                .and_then(<[u8]>::first_chunk)
+                .is_some_and(|bytes| (u32::from_le_bytes(*bytes) ^ self.tail) & self.mask != 0)
+    }
 }
 
 /// Whether the record at `off` is live and has this name.
