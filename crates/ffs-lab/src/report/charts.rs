@@ -2,7 +2,7 @@
 
 use super::alike;
 use super::cost_curves;
-use super::published::{NumberKind, Published};
+use super::published::{NumberKind, Published, PublishedNumber};
 use super::reproduction::ComparedSection;
 use super::study_data::{Benchmark, ResultSeries, StudyData, slug};
 use crate::plot::bar_chart::{self, Bar, BarGroup, OptionLabels};
@@ -211,15 +211,25 @@ impl CurveChart {
     /// The published levels of the curves that are drawn.
     fn levels(&self, published: &Published) -> Vec<ReferenceLine> {
         let sections = published.sections.iter().filter(|section| section.kind == NumberKind::Each);
-        let level = |number: &super::published::PublishedNumber| {
+        sections.flat_map(|section| &section.rows).flat_map(|number| self.level(number)).collect()
+    }
+
+    /// The lines of a published number of this figure: of a range both ends. A level that grows is
+    /// published for one size only.
+    fn level(&self, number: &PublishedNumber) -> Vec<ReferenceLine> {
+        let curve = || {
             let rest = number.at.strip_prefix("micro/fig")?;
             let (figure, rest) = rest.split_once('/')?;
             let (name, _) = rest.rsplit_once('/')?;
-            let mine = figure.parse() == Ok(self.figure) && self.which.contains(&name);
-            // A level that grows is published for one size only.
-            let name = format!("{name}, published");
-            mine.then_some(ReferenceLine { name, value: number.high.unwrap_or(number.value) })
+            (figure.parse() == Ok(self.figure) && self.which.contains(&name)).then_some(name)
         };
-        sections.flat_map(|section| &section.rows).filter_map(level).collect()
+        let Some(name) = curve() else { return Vec::new() };
+        let line = |words: &str, value| ReferenceLine { name: format!("{name}, {words}"), value };
+        match number.high {
+            Some(high) => {
+                vec![line("published at least", number.value), line("published at most", high)]
+            }
+            None => vec![line("published", number.value)],
+        }
     }
 }

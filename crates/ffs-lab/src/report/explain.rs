@@ -4,6 +4,7 @@ use super::format;
 use super::study_data::{ResourceUse, ResultSeries};
 use crate::portable_math;
 use crate::statistics::Combination;
+use std::collections::BTreeSet;
 
 /// The most counters in a table.
 const MOST: usize = 9;
@@ -17,6 +18,8 @@ pub(super) struct WorkTable {
     pub(crate) heads: Vec<String>,
     /// Name and values.
     pub rows: Vec<(String, Vec<String>)>,
+    /// The counters of the file system that have rows.
+    pub(super) counters: Vec<String>,
 }
 
 /// The combinations of the table: none, each option alone, all.
@@ -51,15 +54,31 @@ pub(super) fn work(series: &ResultSeries, names: &[String]) -> Option<WorkTable>
     row("disk writes", &|s| s.writes, format::count);
     row("seeks", &|s| s.seeks, format::count);
     row("MB transferred", &|s| s.sectors * 512.0 / 1e6, format::count);
-    for name in significant_counters(&spent, first.units) {
-        row(&name.replace('_', " "), &|s| s.counter(&name), format::count);
+    let counters = significant_counters(&spent, first.units);
+    for name in &counters {
+        row(&words(name), &|s| s.counter(name), format::count);
     }
     let heads = columns.iter().map(|at| at.name(names, "+"));
     let all = series.cells.design().all_on().filter(|_| names.len() > 1);
     let heads = heads
         .zip(&columns)
         .map(|(name, at)| if Some(*at) == all { "all".to_owned() } else { name });
-    Some(WorkTable { heads: heads.collect(), rows })
+    Some(WorkTable { heads: heads.collect(), rows, counters })
+}
+
+/// The name of a counter in a table.
+fn words(counter: &str) -> String {
+    counter.replace('_', " ")
+}
+
+/// The counters in these tables and what they count, in the order of their names.
+pub(super) fn meanings<'a>(
+    tables: impl Iterator<Item = &'a WorkTable>,
+) -> Vec<(String, &'static str)> {
+    let shown: BTreeSet<&String> = tables.flat_map(|table| &table.counters).collect();
+    let all = ffs_core::CounterValues::default().list();
+    let meaning = |name: &&String| all.iter().find(|(counter, ..)| counter == *name).map(|c| c.2);
+    shown.iter().filter_map(|name| Some((words(name), meaning(name)?))).collect()
 }
 
 /// The counters that differ most between combinations, of those that count often.

@@ -279,8 +279,10 @@ impl Evaluation<'_> {
             let Some((bend, growth)) = straight.zip(flat) else {
                 return Check::missing(&format!("figure {figure}"));
             };
-            let found =
-                format!("fig. {figure}: linear bends ×{bend:.2}, dirhash grows ×{growth:.2}");
+            let found = format!(
+                "fig. {figure}: linear is ×{bend:.2} as steep in its second half, dirhash grows \
+                 ×{growth:.2}"
+            );
             let last = |name: &str| {
                 let point =
                     cost_curves::find(&all, figure, name).and_then(|curve| curve.points.last());

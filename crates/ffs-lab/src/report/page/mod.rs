@@ -12,7 +12,7 @@ use super::criteria::{Criterion, Verdict};
 use super::reproduction::{self, Agreement, ComparedNumber, ComparedOptions};
 use super::score::{self, Score};
 use super::study_data::StudyData;
-use super::{Report, charts, format};
+use super::{Report, charts, explain, format};
 use crate::error::{LabError, Result};
 use crate::plot::{Figure, style};
 use crate::statistics::Combination;
@@ -59,6 +59,8 @@ struct Page {
     lists: Vec<ListView>,
     lists_words: String,
     benchmarks: Vec<BenchmarkView>,
+    /// The counters in the tables of the benchmarks, and what they count.
+    counters: Vec<(String, &'static str)>,
     curves: Vec<CurveView>,
     percent: PercentTable,
     experiment: String,
@@ -167,6 +169,8 @@ impl Page {
         let measured = &report.measured;
         let benchmarks: Vec<BenchmarkView> =
             measured.benchmarks.iter().filter_map(|b| benchmark(report, b)).collect();
+        let results = benchmarks.iter().flat_map(|b| &b.results);
+        let counters = explain::meanings(results.filter_map(|result| result.work.as_ref()));
         let inline = |id: &str| report.figure(id).map(Figure::inline);
         let summary = inline("summary").zip(inline("summary-narrow"));
         let plates = charts::curve_charts().filter_map(|id| report.figure(id));
@@ -203,6 +207,7 @@ impl Page {
             lists_words: lists_words(&lists),
             lists: lists.into_iter().map(list).collect(),
             benchmarks,
+            counters,
             curves,
             percent,
             experiment: experiment(measured),

@@ -74,6 +74,11 @@ fn a_whole_study_has_a_whole_report() {
     ] {
         assert!(names.contains(&wanted), "{wanted} of {names:?}");
     }
+    for meaning in
+        ["Buffer images written and waited for.", "dirhash, published", "linear, published at most"]
+    {
+        assert!(html.contains(meaning), "{meaning}");
+    }
     let rows: usize = report.compared.iter().map(|section| section.rows.len()).sum();
     assert!(rows > 150, "{rows}");
     let run =
