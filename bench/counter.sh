@@ -80,4 +80,6 @@ compare x11 -- "sync,$none"{,",$few",",cache=40m",",cache=24m,$few",",nbuf=493,h
 # find with dirpref: the writes of untar are still in progress.
 compare x11 --sync -- "softdep,$dp"
 # rm with a hash: waits for the writes of blocks in use, and inodes that are loaded again.
+# create with a hash: dirty buffers.
+compare mh -- "softdep,$dh"{,",nbuf=1145"}
 compare mh -- "softdep,$dh"{,",$(disk write_cache '"merge"')"{,",$vnodes"}}
