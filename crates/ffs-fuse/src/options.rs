@@ -6,6 +6,7 @@
 //!
 //! **Invariants.** No word is ignored, except those that are meant for mount(8).
 
+use crate::owners::Owners;
 use crate::wire::Timeouts;
 use ffs_core::{Atime, MountOptions, OrderingPolicy, QuotaOption, QuotaOptions, TunableError};
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub struct Options {
     pub default_permissions: bool,
     /// The user who mounts acts as root on the volume.
     pub fakeroot: bool,
+    /// The owners and permissions that programs see.
+    pub owners: Owners,
     /// Set-id bits have effect. `None`: the default of the command that mounts.
     pub suid: Option<bool>,
     /// Device nodes can be opened. `None`: the default of the command that mounts.
@@ -74,6 +77,12 @@ pub enum OptionError {
     /// A tunable rejects its value.
     #[error("mount option {0}")]
     Tunable(#[from] TunableError),
+    /// Only the kernel can check the permissions that it is shown.
+    #[error(
+        "mount options uid, gid and umask need the kernel's checks: they cannot be combined with \
+         {0}"
+    )]
+    NeedsKernel(&'static str),
     /// The option takes another kind of value.
     #[error("mount option '{option}={value}': expected {expected}")]
     Value {
@@ -98,6 +107,7 @@ impl Default for Options {
             allow_other: None,
             default_permissions: true,
             fakeroot: false,
+            owners: Owners::default(),
             suid: None,
             dev: None,
             exec: true,
@@ -244,6 +254,18 @@ words! {
         |o, _| set!(o.fakeroot => true);
     "nofakeroot" "" "the user who mounts has the rights of a user (the default)"
         |o, _| set!(o.fakeroot => false);
+    "uid" "a number" "every file is shown as this user's, who may therefore change it; new files \
+        get the owner of their directory on the volume, and no owner can be changed"
+        |o, v| o.owners.set_uid(v);
+    "gid" "a number" "the same for the group"
+        |o, v| o.owners.set_gid(v);
+    "umask" "an octal number" "every file is shown with the permissions that this mask lacks, \
+        without its access list; new files and chmod(2) set those on the volume"
+        |o, v| o.owners.set_umask(v);
+    "idmap" "u, g or b, and VOLUME:SHOWN:COUNT" "ids from VOLUME on are shown as those from SHOWN \
+        on: u of users, g of groups, b of both, as the X-mount.idmap of mount(8); may be given \
+        several times; an id without a range is shown as 4294967294; its programs cannot make files"
+        |o, v| o.owners.add_map(v);
     "writeback" "" "the kernel caches writes: replace_order covers them once the file is closed or \
         synced, and SEEK_DATA and SEEK_HOLE report the whole file as data"
         |o, _| set!(o.writeback => true);
@@ -356,6 +378,10 @@ pub fn parse_options<S: AsRef<str>>(lists: &[S]) -> Result<Options, OptionError>
             return Err(OptionError::Value { option: w.name, value, expected });
         }
     }
+    if options.owners.need_the_kernel() && !options.kernel_checks() {
+        let other = if options.fakeroot { "fakeroot" } else { "nodefault_permissions" };
+        return Err(OptionError::NeedsKernel(other));
+    }
     Ok(options)
 }
 
@@ -432,6 +458,14 @@ mod tests {
             message("io_uring=yes"),
             "mount option 'io_uring=yes': expected auto, on or off"
         );
+        assert_eq!(
+            message("idmap=u:0"),
+            "mount option 'idmap=u:0': expected u, g or b, and VOLUME:SHOWN:COUNT"
+        );
+        assert!(message("uid=1,idmap=b:0:1:1").contains("expected u, g or b"));
+        assert!(message("umask=22,fakeroot").ends_with("cannot be combined with fakeroot"));
+        assert!(message("nodefault_permissions,gid=1").contains("nodefault_permissions"));
+        assert!(parse_options(&["idmap=u:0:1:1,fakeroot,idmap=g:0:1:1"]).is_ok());
         assert_eq!(message("ro=1"), "mount option 'ro=1': expected no value");
         assert!(message("cache").contains("expected a size"));
         assert!(message("attr_timeout=-1").contains("expected seconds"));

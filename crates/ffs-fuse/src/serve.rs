@@ -166,6 +166,7 @@ fn server_options(request: &MountRequest) -> ServerOptions {
         atime: o.core.atime,
         owner: rustix::process::geteuid().as_raw(),
         fakeroot: o.fakeroot,
+        owners: o.owners.clone(),
         bgfsck: o.bgfsck,
         recorded: request.recorder.is_some(),
     }

@@ -2,7 +2,7 @@
 
 use super::Server;
 use crate::wire::Errno;
-use ffs_core::acl::{Acl, linux};
+use ffs_core::acl::{Acl, Entry, Who, linux};
 use ffs_core::{Cred, FileType, Vnode};
 
 /// One of the two lists of a file.
@@ -33,7 +33,18 @@ impl Server {
             Kind::Access => self.fs.access_acl(file)?,
             Kind::Default => self.fs.default_acl(file)?,
         };
-        acl.map(|acl| linux::encode(acl.entries())).ok_or(Errno::NODATA)
+        let owners = &self.options.owners;
+        let shown = |e: &Entry| {
+            let who = match e.who {
+                Who::User(id) => Who::User(owners.users.shown_in_list(id)),
+                Who::Group(id) => Who::Group(owners.groups.shown_in_list(id)),
+                Who::UserObj | Who::GroupObj | Who::Mask | Who::Other => e.who,
+            };
+            Entry { who, ..*e }
+        };
+        let acl = acl.ok_or(Errno::NODATA)?;
+        let entries: Vec<Entry> = acl.entries().iter().map(shown).collect();
+        Ok(linux::encode(&entries))
     }
 
     /// Sets a list, or removes it if `value` is empty or is equivalent to the mode.
@@ -48,7 +59,15 @@ impl Server {
         if !self.acls {
             return Err(Errno::OPNOTSUPP);
         }
-        let entries = if value.is_empty() { Vec::new() } else { linux::decode(value)? };
+        let mut entries = if value.is_empty() { Vec::new() } else { linux::decode(value)? };
+        let owners = &self.options.owners;
+        for e in &mut entries {
+            match &mut e.who {
+                Who::User(id) => *id = owners.users.on_volume_in_list(*id).ok_or(Errno::INVAL)?,
+                Who::Group(id) => *id = owners.groups.on_volume_in_list(*id).ok_or(Errno::INVAL)?,
+                Who::UserObj | Who::GroupObj | Who::Mask | Who::Other => {}
+            }
+        }
         let acl = if entries.is_empty() { None } else { Some(Acl::new(entries)?) };
         match kind {
             Kind::Access => self.fs.set_access_acl(cred, file, acl.as_ref(), kill_sgid)?,

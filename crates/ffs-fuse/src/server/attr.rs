@@ -45,31 +45,33 @@ fn time(t: Timespec) -> (i64, u32) {
     (t.secs, u32::try_from(t.nsec).unwrap_or(0))
 }
 
-/// Attributes in the kernel's format.
-pub(super) fn wire(a: &Attr) -> WireAttr {
-    WireAttr {
-        ino: u64::from(a.ino.0),
-        size: a.size,
-        blocks: a.blocks,
-        times: [time(a.atime), time(a.mtime), time(a.ctime)],
-        mode: type_bits(a.kind) | u32::from(a.perm),
-        nlink: a.nlink,
-        uid: a.uid,
-        gid: a.gid,
-        rdev: device(a.rdev).to_linux() as u32,
-        blksize: a.blksize,
-    }
-}
-
-/// The node of a file with these attributes.
-pub(super) fn entry(a: &Attr) -> Entry {
-    Entry { node: node_of(a.ino), generation: u64::from(a.generation), attr: wire(a) }
-}
-
 impl Server {
+    /// Attributes in the kernel's format, as programs see them.
+    pub(super) fn wire_attr(&self, a: &Attr) -> WireAttr {
+        let owners = &self.options.owners;
+        WireAttr {
+            ino: u64::from(a.ino.0),
+            size: a.size,
+            blocks: a.blocks,
+            times: [time(a.atime), time(a.mtime), time(a.ctime)],
+            mode: type_bits(a.kind) | u32::from(owners.shown_perm(a.perm)),
+            nlink: a.nlink,
+            uid: owners.users.shown(a.uid),
+            gid: owners.groups.shown(a.gid),
+            rdev: device(a.rdev).to_linux() as u32,
+            blksize: a.blksize,
+        }
+    }
+
+    /// The node of a file with these attributes.
+    pub(super) fn entry_with(&self, a: &Attr) -> Entry {
+        let attr = self.wire_attr(a);
+        Entry { node: node_of(a.ino), generation: u64::from(a.generation), attr }
+    }
+
     pub(super) fn getattr(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let a = self.fs.getattr(&self.node(r)?);
-        out.attr(&wire(&a), &self.options.timeouts);
+        out.attr(&self.wire_attr(&a), &self.options.timeouts);
         Ok(())
     }
 
@@ -81,11 +83,11 @@ impl Server {
         out.u64(t.as_secs());
         out.u32(t.subsec_nanos());
         out.zeros(4 + 16);
-        let w = wire(&a);
+        let w = self.wire_attr(&a);
         out.u32(BASIC_AND_BTIME);
         out.u32(a.blksize);
         out.u64(0);
-        for v in [a.nlink, a.uid, a.gid] {
+        for v in [a.nlink, w.uid, w.gid] {
             out.u32(v);
         }
         out.u16(w.mode as u16);

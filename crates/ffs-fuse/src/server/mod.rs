@@ -28,6 +28,7 @@ mod setattr;
 mod xattr;
 
 use crate::checker::Checker;
+use crate::owners::{Ids, Owners, UNMAPPED, VolumeId};
 use crate::wire::{Args, Entry, Errno, Features, HandedOut, Reply, Request, Timeouts, op};
 use ffs_core::{Atime, Checks, Cred, Ffs, Vnode};
 use nodes::Nodes;
@@ -38,7 +39,7 @@ pub(crate) use attr::inode_number;
 pub(crate) use control::{COMMAND as CONTROL, MESSAGE};
 
 /// The mount options that the server needs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ServerOptions {
     /// How long the kernel may cache replies.
     pub(crate) timeouts: Timeouts,
@@ -52,6 +53,8 @@ pub(crate) struct ServerOptions {
     pub(crate) owner: u32,
     /// That user acts as root on the volume.
     pub(crate) fakeroot: bool,
+    /// The owners and permissions that programs see.
+    pub(crate) owners: Owners,
     /// An unclean volume is checked in the background when it becomes read-write.
     pub(crate) bgfsck: bool,
     /// Requests are recorded, also those that the server could do without.
@@ -83,7 +86,8 @@ impl Server {
     /// The root cannot be read.
     pub(crate) fn new(fs: Ffs, options: ServerOptions) -> ffs_core::Result<Server> {
         let root = fs.root()?;
-        let acls = options.default_permissions && fs.acls();
+        // The kernel would apply a list, instead of the permissions that it is shown.
+        let acls = options.default_permissions && fs.acls() && !options.owners.hide_lists();
         Ok(Server {
             nodes: Nodes::new(root),
             acls,
@@ -280,9 +284,46 @@ impl Server {
             return Cred::root();
         }
         if self.options.default_permissions {
-            return Cred { uid: r.uid, gid: r.gid, groups: Vec::new(), checks: Checks::Done };
+            return self.cred_of(r, &[], Checks::Done);
         }
         self.cred_with_groups(r)
+    }
+
+    /// The caller's ids on the volume. A caller without an id there owns nothing.
+    fn cred_of(&self, r: &Request<'_>, groups: &[u32], checks: Checks) -> Cred {
+        let owners = &self.options.owners;
+        let id = |found| if let VolumeId::Id(id) = found { Some(id) } else { None };
+        let group = |gid: &u32| id(owners.groups.on_volume(*gid));
+        Cred {
+            uid: id(owners.users.on_volume(r.uid)).unwrap_or(UNMAPPED),
+            gid: group(&r.gid).unwrap_or(UNMAPPED),
+            groups: groups.iter().filter_map(group).collect(),
+            checks,
+        }
+    }
+
+    /// `cred`, the caller's credentials, with the owners of a new file in `dir`.
+    ///
+    /// # Errors
+    /// `EOVERFLOW` if the caller has no id on the volume.
+    fn creator(&self, r: &Request<'_>, cred: Cred, dir: &Vnode) -> Result<Cred, Errno> {
+        let owners = &self.options.owners;
+        if *owners == Owners::default() || self.acts_as_root(r) {
+            return Ok(cred);
+        }
+        let dir = self.fs.getattr(dir);
+        let id = |ids: &Ids, caller: u32, of_dir: u32| match ids.on_volume(caller) {
+            VolumeId::Id(id) => Ok(id),
+            VolumeId::OfFile => Ok(of_dir),
+            // Of all owners the volume has only one, whoever makes the file.
+            VolumeId::Unmapped if ids.is_one() => Ok(of_dir),
+            VolumeId::Unmapped => Err(Errno(libc::EOVERFLOW)),
+        };
+        Ok(Cred {
+            uid: id(&owners.users, r.uid, dir.uid)?,
+            gid: id(&owners.groups, r.gid, dir.gid)?,
+            ..cred
+        })
     }
 
     /// The caller's credentials with supplementary groups.
@@ -292,7 +333,7 @@ impl Server {
         }
         let checks = if self.options.default_permissions { Checks::Done } else { Checks::Here };
         let groups = if r.uid == 0 { Vec::new() } else { groups_of(r.pid) };
-        Cred { uid: r.uid, gid: r.gid, groups, checks }
+        self.cred_of(r, &groups, checks)
     }
 
     /// Adds `file` to the reply as the node of a name.
@@ -304,7 +345,7 @@ impl Server {
 
     /// The entry of `file` for a reply. Counts one more reference of the kernel.
     fn entry_of(&self, file: Vnode) -> Entry {
-        let e = attr::entry(&self.fs.getattr(&file));
+        let e = self.entry_with(&self.fs.getattr(&file));
         self.nodes.remember(e.node, file);
         e
     }

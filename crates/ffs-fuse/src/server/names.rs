@@ -77,6 +77,7 @@ impl Server {
         // The set-group-id bit stays if the caller is a member of the new file's group.
         let groups_count = new.mode & libc::S_ISGID != 0;
         let cred = if groups_count { self.cred_with_groups(r) } else { self.cred(r) };
+        let cred = self.creator(r, cred, &dir)?;
         let default = if self.acls { self.fs.default_acl(&dir)? } else { None };
         let perm = if default.is_some() { new.perm() } else { new.masked_perm() };
         Ok(make(&cred, &dir, perm)?)
@@ -163,7 +164,8 @@ impl Server {
         let name = a.name()?;
         let target = a.string()?;
         let dir = self.node(r)?;
-        let file = self.fs.symlink(&self.cred(r), &dir, name, target)?;
+        let cred = self.creator(r, self.cred(r), &dir)?;
+        let file = self.fs.symlink(&cred, &dir, name, target)?;
         self.put_entry(file, out);
         Ok(())
     }

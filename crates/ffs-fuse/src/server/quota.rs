@@ -19,6 +19,7 @@
 
 use super::Server;
 use super::control::{MESSAGE, done};
+use crate::owners::VolumeId;
 use crate::wire::{Errno, Request};
 use ffs_core::{Dqblk, Grace, QuotaOption, QuotaOptions, QuotaType};
 
@@ -35,8 +36,8 @@ impl Server {
     ) -> Result<String, Errno> {
         let words: Vec<&str> = message.split(' ').collect();
         let own = |kind, id| match kind {
-            QuotaType::User => id == r.uid,
-            QuotaType::Group => id == r.gid,
+            QuotaType::User => self.options.owners.users.on_volume(r.uid) == VolumeId::Id(id),
+            QuotaType::Group => self.options.owners.groups.on_volume(r.gid) == VolumeId::Id(id),
         };
         if let ["get", kind, id] = words[..] {
             let (kind, id) = (type_of(kind)?, id_of(id)?);

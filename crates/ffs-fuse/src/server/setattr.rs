@@ -1,6 +1,7 @@
 //! SETATTR: modes, owners, sizes, times.
 
-use super::{Server, attr};
+use super::Server;
+use crate::owners::{Ids, VolumeId};
 use crate::wire::{Errno, Reply, Request, fattr, node_of};
 use ffs_core::{Checks, SetAttr, SetIdBits, SetTime, Timespec, Vnode};
 
@@ -69,7 +70,9 @@ impl Server {
     pub(super) fn setattr(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let file = self.node(r)?;
         let args = SetAttrArgs::of(r)?;
-        let set = args.set();
+        let mut set = args.set();
+        set.uid = new_owner(&self.options.owners.users, set.uid)?;
+        set.gid = new_owner(&self.options.owners.groups, set.gid)?;
         // Whether the set-group-id bit may stay depends on all groups of the caller.
         let groups_count = set.perm.is_some_and(|p| p & SET_GROUP != 0) || set.gid.is_some();
         let mut cred =
@@ -79,7 +82,7 @@ impl Server {
             cred.checks = Checks::Done;
         }
         let a = self.fs.setattr(&cred, &file, &set)?;
-        out.attr(&attr::wire(&a), &self.options.timeouts);
+        out.attr(&self.wire_attr(&a), &self.options.timeouts);
         Ok(())
     }
 
@@ -104,6 +107,20 @@ impl Server {
     /// notify the kernel.
     pub(super) fn has_set_id(&self, file: &Vnode) -> bool {
         self.fs.getattr(file).perm & (SET_USER | SET_GROUP) != 0
+    }
+}
+
+/// The id on the volume for the new owner `shown`. `None`: the owner stays.
+///
+/// # Errors
+/// `EPERM` if all files have one owner, `EINVAL` if the volume has no id for this one.
+fn new_owner(ids: &Ids, shown: Option<u32>) -> Result<Option<u32>, Errno> {
+    let Some(shown) = shown else { return Ok(None) };
+    match ids.on_volume(shown) {
+        VolumeId::Id(id) => Ok(Some(id)),
+        VolumeId::OfFile => Ok(None),
+        VolumeId::Unmapped if ids.is_one() => Err(Errno::PERM),
+        VolumeId::Unmapped => Err(Errno::INVAL),
     }
 }
 

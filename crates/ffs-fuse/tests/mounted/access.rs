@@ -103,7 +103,7 @@ fn directories_pass_their_group_on() {
 }
 
 /// A list in Linux's form: (tag, permissions, id).
-fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+pub(crate) fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut b = 2u32.to_le_bytes().to_vec();
     for (tag, perm, id) in entries {
         b.extend(tag.to_le_bytes());
@@ -113,8 +113,8 @@ fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     b
 }
 
-const NO_ID: u32 = u32::MAX;
-const ACCESS: &str = "system.posix_acl_access";
+pub(crate) const NO_ID: u32 = u32::MAX;
+pub(crate) const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
 /// Owner rw, USER r, group none, mask r, others none.

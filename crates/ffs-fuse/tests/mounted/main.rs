@@ -16,6 +16,7 @@ mod judges;
 mod killed;
 mod life;
 mod names;
+mod owners;
 mod quota;
 mod requests;
 mod rings;
@@ -62,12 +63,13 @@ fn run(arguments: &[OsString]) -> i32 {
         println!("skipped: all tests of mounts: {why}");
         return 0;
     }
-    let all: [&[Test]; 12] = [
+    let all: [&[Test]; 13] = [
         control::TESTS,
         life::TESTS,
         names::TESTS,
         data::TESTS,
         access::TESTS,
+        owners::TESTS,
         judges::TESTS,
         handles::TESTS,
         durable::TESTS,
