@@ -9,8 +9,8 @@
 //!    range has.
 //! 2. Nothing on the volume changes by being shown.
 
-/// The id that stands for ids without a range, here and on the volume. It is not that of Linux's
-/// user nobody (65534), whose programs would own all these files.
+/// The id that ids without a range are shown as, and that callers without a range have on the
+/// volume. Linux shows 65534 instead. A program may have that id, and would own all these files.
 pub(crate) const UNMAPPED: u32 = u32::MAX - 1;
 
 /// The owners and permissions that programs see.

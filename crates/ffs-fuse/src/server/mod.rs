@@ -315,7 +315,7 @@ impl Server {
         let id = |ids: &Ids, caller: u32, of_dir: u32| match ids.on_volume(caller) {
             VolumeId::Id(id) => Ok(id),
             VolumeId::OfFile => Ok(of_dir),
-            // Of all owners the volume has only one, whoever makes the file.
+            // All files are shown as one owner's, so another caller's id has no place.
             VolumeId::Unmapped if ids.is_one() => Ok(of_dir),
             VolumeId::Unmapped => Err(Errno(libc::EOVERFLOW)),
         };
