@@ -90,8 +90,8 @@ impl Ids {
         }
     }
 
-    /// The id on the volume for `id` of a program. Root of the machine is root of the volume, unless
-    /// a range has it.
+    /// The id on the volume for `id` of a program. Root of the machine is root of the volume,
+    /// unless a range has it.
     pub(crate) fn on_volume(&self, id: u32) -> VolumeId {
         match self {
             Ids::Same => VolumeId::Id(id),
