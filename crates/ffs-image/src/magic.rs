@@ -96,6 +96,11 @@ const VDI_MAGIC: (usize, [u8; 4]) = (64, 0xbeda_107f_u32.to_le_bytes());
 const VHD_FOOTER: u64 = 512;
 const VHD_FIXED: u32 = 2;
 
+/// The format with a signature at the beginning of the file.
+pub(crate) fn recognise_start(start: &[u8]) -> Option<Format> {
+    MAGICS.iter().find(|(magic, _)| start.starts_with(magic)).map(|(_, format)| *format)
+}
+
 /// The format of the image in `file`. What has no known signature is raw.
 ///
 /// # Errors
@@ -104,8 +109,8 @@ pub fn recognise(file: &dyn BlockDevice) -> Result<Format, DeviceError> {
     let mut start = [0; 68];
     let have = start.len().min(usize::try_from(file.len_bytes()).unwrap_or(usize::MAX));
     file.read_at(0, &mut start[..have])?;
-    if let Some((_, format)) = MAGICS.iter().find(|(magic, _)| start.starts_with(magic)) {
-        return Ok(*format);
+    if let Some(format) = recognise_start(&start) {
+        return Ok(format);
     }
     if start[VDI_MAGIC.0..] == VDI_MAGIC.1 && start.starts_with(b"<<<") {
         return Ok(Format::Vdi);

@@ -30,6 +30,10 @@ pub enum Tree {
         /// Its name in messages.
         name: String,
     },
+    /// Several trees, one after the other in the same directory. A file replaces one of the same
+    /// path in a tree before it; directories are merged. The size of a replaced file counts when
+    /// the image is made to fit.
+    Layers(Vec<Tree>),
 }
 
 impl Tree {
@@ -44,13 +48,20 @@ impl Tree {
                 Some(Tree::Archive { file, name: name.clone() })
             }
             Tree::Stream { .. } => None,
+            Tree::Layers(trees) => {
+                let all: Result<Option<Vec<Tree>>, BuildError> =
+                    trees.iter().map(Tree::try_clone).collect();
+                all?.map(Tree::Layers)
+            }
         })
     }
 
-    /// Leaves out this file if it is in the directory.
+    /// Leaves out this file if it is in a directory of the tree.
     pub fn skip(&mut self, file: FileId) {
-        if let Tree::Directory { skip, .. } = self {
-            skip.push(file);
+        match self {
+            Tree::Directory { skip, .. } => skip.push(file),
+            Tree::Layers(trees) => trees.iter_mut().for_each(|tree| tree.skip(file)),
+            Tree::Archive { .. } | Tree::Stream { .. } => {}
         }
     }
 }
@@ -82,6 +93,12 @@ impl Source for TreeSource {
                 Err(error) => return emitter.failed(name.as_bytes(), error),
             },
             Tree::Stream { input, name } => (input, name),
+            Tree::Layers(trees) => {
+                for tree in trees {
+                    TreeSource { tree, ..self }.send(emitter)?;
+                }
+                return Ok(());
+            }
         };
         let archive = TarSource::new(input, name);
         if self.with_data { archive.send(emitter) } else { archive.without_data().send(emitter) }

@@ -102,10 +102,7 @@ impl StreamSource {
             }
             let directory = FileType::of_mode(header.mode) == Some(FileType::Directory);
             match header.kind {
-                RecordKind::End => {
-                    self.tape.drain();
-                    return Ok(());
-                }
+                RecordKind::End => return Ok(self.tape.drain()?),
                 RecordKind::Tape => {
                     let why = "the dump continues on another volume, which is not supported";
                     let record = self.tape.position().saturating_sub(1);

@@ -132,9 +132,10 @@ impl Tape {
         Ok(())
     }
 
-    /// Reads what follows the end of the dump, so that a writer on a pipe gets no SIGPIPE.
-    pub(super) fn drain(&mut self) {
-        self.input.drain();
+    /// Reads what follows the end of the dump: the checksums of a compressed one, and the rest of a
+    /// pipe, whose writer must not get SIGPIPE.
+    pub(super) fn drain(&mut self) -> Result<(), StreamError> {
+        self.input.drain().map_err(|error| StreamError::io(self.records, &error))
     }
 
     /// The next header.

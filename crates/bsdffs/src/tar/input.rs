@@ -1,15 +1,18 @@
 //! The bytes of an archive, decompressed.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use flate2::bufread::MultiGzDecoder;
+use ffs_image::Content;
 
 /// Bytes of the buffer.
 const BUFFER: usize = 256 << 10;
 
-/// An archive to read: plain, or compressed with gzip.
+/// Bytes from which a compressed archive is recognised.
+const START: u64 = 16;
+
+/// An archive to read: plain, or compressed with gzip, xz, zstd or bzip2.
 pub enum Input {
     /// A plain file, in which data can be skipped.
     #[doc(hidden)]
@@ -23,7 +26,7 @@ impl Input {
     /// The archive in the file `path`.
     ///
     /// # Errors
-    /// The file cannot be read; [`io::ErrorKind::Unsupported`] if it has another compression.
+    /// The file cannot be read.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Input> {
         Input::from_file(File::open(path)?)
     }
@@ -39,11 +42,10 @@ impl Input {
             Err(_) => return Input::from_stream(file),
             Ok(_) => {}
         }
-        let mut reader = BufReader::with_capacity(BUFFER, file);
-        if is_gzip(reader.fill_buf()?)? {
-            return Ok(Input::Stream(Box::new(MultiGzDecoder::new(reader))));
+        match ffs_image::decompress(BufReader::with_capacity(BUFFER, file))? {
+            Content::Plain(reader) => Ok(Input::File(reader)),
+            Content::Decompressed(stream) => Ok(Input::Stream(stream)),
         }
-        Ok(Input::File(reader))
     }
 
     /// The archive in a stream.
@@ -51,11 +53,14 @@ impl Input {
     /// # Errors
     /// As [`Input::open`].
     pub fn from_stream(stream: impl Read + Send + 'static) -> io::Result<Input> {
+        // A pipe may deliver single bytes.
         let mut reader = BufReader::with_capacity(BUFFER, stream);
-        if is_gzip(reader.fill_buf()?)? {
-            return Ok(Input::Stream(Box::new(MultiGzDecoder::new(reader))));
+        let mut start = Vec::with_capacity(START as usize);
+        reader.by_ref().take(START).read_to_end(&mut start)?;
+        match ffs_image::decompress(Cursor::new(start).chain(reader))? {
+            Content::Plain(reader) => Ok(Input::Stream(Box::new(reader))),
+            Content::Decompressed(stream) => Ok(Input::Stream(stream)),
         }
-        Ok(Input::Stream(Box::new(reader)))
     }
 
     /// Skips `n` bytes.
@@ -87,11 +92,15 @@ impl Input {
     }
 
     /// Reads a stream to its end.
-    pub(crate) fn drain(&mut self) {
+    ///
+    /// # Errors
+    /// The stream cannot be read, or the compressed data is damaged: some checksums come at the
+    /// end.
+    pub(crate) fn drain(&mut self) -> io::Result<()> {
         if let Input::Stream(stream) = self {
-            // Only padding follows the archive, so an error loses nothing.
-            let _ = io::copy(stream, &mut io::sink());
+            io::copy(stream, &mut io::sink())?;
         }
+        Ok(())
     }
 }
 
@@ -102,23 +111,4 @@ impl Read for Input {
             Input::Stream(reader) => reader.read(buf),
         }
     }
-}
-
-/// Whether the archive that begins with `start` is compressed with gzip.
-///
-/// # Errors
-/// It has another compression.
-fn is_gzip(start: &[u8]) -> io::Result<bool> {
-    let others: [(&[u8], &str); 3] =
-        [(b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ\0", "xz"), (b"BZh", "bzip2")];
-    for (magic, program) in others {
-        if start.starts_with(magic) {
-            let why = format!(
-                "the archive is compressed with {program}, and only gzip is supported; \
-                 decompress it first: {program} -dc ARCHIVE"
-            );
-            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
-        }
-    }
-    Ok(start.starts_with(b"\x1f\x8b"))
 }

@@ -120,6 +120,8 @@ impl From<&str> for ReadError {
 }
 
 const TRUNCATED: &str = "the archive is truncated";
+const CONCATENATED: &str = "another archive follows this one, and only the first was read: give \
+                            each archive in a file of its own";
 const NO_END: &str =
     "the archive ends without the blocks of zeros that mark its end: it is truncated";
 
@@ -212,9 +214,10 @@ impl TarReader<'_> {
             if block.iter().all(|&byte| byte == 0) {
                 zeros += 1;
                 if zeros == 2 {
-                    // Read the padding: a writer on a pipe must not get SIGPIPE.
-                    self.input.drain();
-                    return Ok(None);
+                    let follows = self.another_follows()?;
+                    // A writer on a pipe must not get SIGPIPE, and checksums are at the end.
+                    self.input.drain()?;
+                    return if follows { Err(CONCATENATED.into()) } else { Ok(None) };
                 }
                 continue;
             }
@@ -226,6 +229,21 @@ impl TarReader<'_> {
                 Err(why) => Err(ReadError::Archive(why)),
             };
         }
+    }
+
+    /// Whether another archive follows the end of this one, within the zeros of a large tape block.
+    fn another_follows(&mut self) -> io::Result<bool> {
+        const TAPE_BLOCK: usize = 1 << 20;
+        for _ in 0..TAPE_BLOCK / BLOCK {
+            let mut block = [0; BLOCK];
+            if self.input.read_or_end(&mut block)? < BLOCK {
+                return Ok(false);
+            }
+            if block.iter().any(|&byte| byte != 0) {
+                return Ok(Header::parse(&block).is_ok());
+            }
+        }
+        Ok(false)
     }
 
     fn extension(&mut self, header: &Header) -> Result<Vec<u8>, ReadError> {

@@ -33,8 +33,8 @@ pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs build root.img rootfs/", "an image of a directory, sized to fit"),
         (
-            "ffs build --free 512m root.img rootfs.tar.gz",
-            "of an archive, with 512 MiB of free space",
+            "ffs build --free 512m root.img base.txz kernel.txz overlay/",
+            "of archives and a directory over them, with 512 MiB of free space",
         ),
         ("tar c etc usr | ffs build --size 2g root.img -", "of a stream, without a temporary file"),
         (
@@ -50,7 +50,11 @@ pub(crate) const DOC: Doc = Doc {
     usage_code: 64,
 };
 
-/// Make an image of a directory or of a tar archive.
+/// Make an image of directories and tar archives.
+///
+/// Several sources are copied one after the other into the root of the image. A file replaces one
+/// of the same path from a source before it, and directories are merged. An image that is made to
+/// fit has space for both files.
 ///
 /// The image keeps owners, modes, times to the nanosecond, hard links, holes, devices, extended
 /// attributes (in archives: pax SCHILY.xattr and LIBARCHIVE.xattr) and BSD file flags
@@ -72,9 +76,10 @@ pub(crate) struct Args {
     /// The image to make: a new file, or a block device, or IMAGE@N
     #[arg(value_name = "IMAGE")]
     image: OsString,
-    /// A directory, an archive (.tar, .tar.gz), or - for an archive on standard input
-    #[arg(value_name = "TREE|ARCHIVE|-")]
-    source: PathBuf,
+    /// Directories, archives (.tar, also compressed with gzip, xz, zstd or bzip2), or - for an
+    /// archive on standard input
+    #[arg(value_name = "TREE|ARCHIVE|-", required = true)]
+    sources: Vec<PathBuf>,
     /// Size of the image: a number with a suffix, or sectors of 512 bytes [default: fits the tree]
     #[arg(long, value_name = "SIZE", value_parser = bsd::sectors)]
     size: Option<u64>,
@@ -128,7 +133,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let size = device.as_ref().filter(|_| args.fill).map(|device| device.len_bytes());
     let size = args.size.or(size);
-    let mut tree = open_tree(&args.source, size)?;
+    let mut tree = open_trees(&args.sources, size)?;
     let builder = ImageBuilder::new()
         .newfs_options(args.how.options())
         .size(size)
@@ -182,6 +187,16 @@ pub(crate) fn build_failure(name: &str, error: &BuildError) -> Failure {
         BuildError::Unmount(_) => failure.hint("free some space, and build the image again"),
         _ => failure,
     }
+}
+
+/// Opens the sources. One of them may be standard input.
+fn open_trees(paths: &[PathBuf], size: Option<u64>) -> Result<Tree, Failure> {
+    if paths.iter().filter(|path| *path == Path::new("-")).count() > 1 {
+        return Err(Failure::usage("- is standard input, which can be read only once"));
+    }
+    let mut trees: Vec<Tree> =
+        paths.iter().map(|path| open_tree(path, size)).collect::<Result<_, _>>()?;
+    Ok(if trees.len() == 1 { trees.remove(0) } else { Tree::Layers(trees) })
 }
 
 /// Opens the tree or archive at `path`. With a `size` an archive is read only once.

@@ -60,9 +60,9 @@ pub(crate) const DOC: Doc = Doc {
 /// has zeros in place of the rest, with an error.
 ///
 /// `ffs tar x` extracts into the directory IMAGE:/PATH, which must exist. It reads archives of GNU
-/// tar, bsdtar and others, plain or compressed with gzip. Everything is kept, as with -p of tar(1);
-/// owners are the numbers in the archive. An existing file is replaced when the new one is
-/// complete; -k leaves it alone.
+/// tar, bsdtar and others, plain or compressed with gzip, xz, zstd or bzip2. Everything is kept, as
+/// with -p of tar(1); owners are the numbers in the archive. An existing file is replaced when the
+/// new one is complete; -k leaves it alone.
 ///
 /// Nothing is written outside the directory: leading slashes are removed, a name with `..` is an
 /// error, and no symbolic link is followed, neither one of the archive nor one in the image. If the

@@ -22,6 +22,7 @@ mod fixtures;
 mod fsck;
 mod growfs;
 mod lab;
+mod layers;
 mod logging;
 mod messages;
 mod mount;

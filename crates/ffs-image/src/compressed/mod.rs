@@ -19,8 +19,11 @@
 //!
 //! **Locking.** One lock, held while a unit is decompressed.
 
+mod stream;
 mod xz;
 mod zstd;
+
+pub use stream::{Content, decompress};
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -16,7 +16,7 @@ const HEADER: u64 = 12;
 const HEADER_MAGIC: &[u8] = b"\xfd7zXZ\0";
 const FOOTER_MAGIC: &[u8] = b"YZ";
 /// Most memory of a decoder, KiB.
-const MEMORY: u32 = 256 << 10;
+pub(super) const MEMORY: u32 = 256 << 10;
 
 fn damaged<T>(why: &str) -> Result<T, Refused> {
     Err(Refused::Damaged(format!("{why}; the file is damaged or truncated")))
