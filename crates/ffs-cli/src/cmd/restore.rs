@@ -46,10 +46,10 @@ pub(crate) const DOC: Doc = Doc {
 ///
 /// Dumps of FreeBSD, NetBSD and OpenBSD for UFS1 and UFS2 in both byte orders can be read, and
 /// those of Linux for ext2, ext3 and ext4, also compressed with gzip, xz, zstd or bzip2. The target
-/// is a directory of the host or IMAGE:/path. Owners, modes, times, flags, holes, hard links, devices,
-/// extended attributes and access lists are restored; a warning counts what the target cannot keep.
-/// Existing files are replaced. The target directory itself gets the attributes of the root of the
-/// dump, unless paths are given.
+/// is a directory of the host or IMAGE:/path. Owners, modes, times, flags, holes, hard links,
+/// devices, extended attributes and access lists are restored; a warning counts what the target
+/// cannot keep. Existing files are replaced. The target directory itself gets the attributes of the
+/// root of the dump, unless paths are given.
 ///
 /// -r restores a dump of level 0 into an empty file system, and then dumps of higher levels, in
 /// the order in which they were made. Files that were removed or renamed since are removed and
