@@ -64,6 +64,13 @@ pub enum BuildError {
     Mount(ffs_core::Error),
     /// The copy ended early.
     Copy(CopyError),
+    /// The tree lacks a file of the specification.
+    Missing {
+        /// Its path, for messages.
+        path: String,
+        /// The number of its line.
+        line: usize,
+    },
     /// Files could not be copied; each was passed to the observer.
     Incomplete {
         /// Their number.
@@ -93,6 +100,9 @@ impl fmt::Display for BuildError {
             }
             BuildError::Device(error) => f.write_str(&host_words(error)),
             BuildError::Lock(error) => error.fmt(f),
+            BuildError::Missing { path, line } => {
+                write!(f, "the tree has no {path}, which line {line} of the specification names")
+            }
             BuildError::SizeNeeded => {
                 f.write_str("the source can be read only once, so the size must be given")
             }

@@ -9,9 +9,13 @@
 //! | --- | --- |
 //! | `survey` | [`Survey`]: how large the file system must be |
 //! | `tree` | [`Tree`]: a directory or an archive |
+//! | `mtree` | [`MtreeSpec`]: owners, modes and flags by path |
+//! | `listed` | takes the files of a specification |
 //! | `error` | [`BuildError`] |
 
 mod error;
+mod listed;
+mod mtree;
 mod survey;
 mod tree;
 
@@ -33,6 +37,9 @@ use crate::copy::{
 use crate::volume::Volume;
 
 pub use error::BuildError;
+pub use listed::LeftOut;
+use listed::ListedSink;
+pub use mtree::{MtreeError, MtreeSpec, UserNames};
 pub use survey::Survey;
 pub use tree::Tree;
 use tree::TreeSource;
@@ -67,6 +74,8 @@ pub trait BuildObserver: Observer {
 pub struct BuiltImage {
     /// What was copied.
     pub report: CopyReport,
+    /// What the specification lacks.
+    pub left_out: LeftOut,
     /// Size of the file system, bytes.
     pub size: u64,
     /// Format.
@@ -110,6 +119,7 @@ pub struct ImageBuilder {
     free: u64,
     owner: Option<(u32, u32)>,
     acls: bool,
+    mtree: Option<MtreeSpec>,
     source_date_epoch: Option<i64>,
 }
 
@@ -152,6 +162,13 @@ impl ImageBuilder {
     #[must_use]
     pub fn acls(mut self, on: bool) -> ImageBuilder {
         self.acls = on;
+        self
+    }
+
+    /// The files to take from the tree, and their attributes; `None` for all.
+    #[must_use]
+    pub fn mtree(mut self, spec: Option<MtreeSpec>) -> ImageBuilder {
+        self.mtree = spec;
         self
     }
 
@@ -254,11 +271,13 @@ impl Attempt<'_> {
         let env = Env::seeded(clock.clone(), SEED);
         let ffs = Ffs::mount(device, &mount_options(), env).map_err(BuildError::Mount)?;
         let volume = Volume::from_mounted(ffs, Cred::root());
-        let report = self.copy(&volume, tree, &clock, survey.map(|survey| survey.bytes()))?;
+        let bytes = survey.map(|survey| survey.bytes());
+        let (report, left_out) = self.copy(&volume, tree, &clock, bytes)?;
         let stat = volume.statfs();
         volume.fs().unmount().map_err(BuildError::Unmount)?;
         Ok(BuiltImage {
             report,
+            left_out,
             size,
             format: made.plan.format,
             free: stat.frags_avail * i64::from(stat.fsize),
@@ -276,8 +295,11 @@ impl Attempt<'_> {
         }
         self.observer.begin(BuildPhase::Measure);
         let source = TreeSource { tree, with_data: false, with_xattrs };
-        let report = transfer(source, &mut survey, self.observer)?;
+        let ImageBuilder { mtree, source_date_epoch, .. } = self.builder;
+        let mut listed = ListedSink::new(&mut survey, mtree.as_ref(), *source_date_epoch);
+        let report = transfer(source, &mut listed, self.observer)?;
         check_complete(&report)?;
+        listed.into_left_out()?;
         Ok(Some(survey))
     }
 
@@ -325,12 +347,13 @@ impl Attempt<'_> {
         tree: Tree,
         clock: &ManualClock,
         bytes: Option<u64>,
-    ) -> Result<CopyReport, BuildError> {
+    ) -> Result<(CopyReport, LeftOut), BuildError> {
         let root = volume.fs().root().map_err(BuildError::Mount)?;
         let name = self.name.display().to_string();
         let image = ImageRef { ffs: volume.fs(), cred: volume.cred(), name: &name };
         let mut sink = ImageSink::new(image, root, CopyOptions::archive());
         self.observer.begin(BuildPhase::Copy { bytes });
+        let spec = self.builder.mtree.as_ref();
         let follow_tree = bytes.is_none() && self.builder.source_date_epoch.is_none();
         let mut observer = CopyObserver {
             observer: self.observer,
@@ -339,9 +362,10 @@ impl Attempt<'_> {
             latest: Timespec::default(),
         };
         let source = TreeSource { tree, with_data: true, with_xattrs: true };
-        let report = transfer(source, &mut sink, &mut observer)?;
+        let mut listed = ListedSink::new(&mut sink, spec, self.builder.source_date_epoch);
+        let report = transfer(source, &mut listed, &mut observer)?;
         check_complete(&report)?;
-        Ok(report)
+        Ok((report, listed.into_left_out()?))
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use bsdffs::build::{BuildError, BuiltImage, ImageBuilder, Tree};
+use bsdffs::build::{BuildError, BuiltImage, ImageBuilder, LeftOut, MtreeSpec, Tree, UserNames};
 use bsdffs::copy::FileId;
 use bsdffs::tar::Input;
 use ffs_device::BlockDevice;
@@ -42,6 +42,10 @@ pub(crate) const DOC: Doc = Doc {
             "the same bytes from every checkout",
         ),
         ("ffs build --into disk.img@2 --fill rootfs", "in partition 2, as large as that"),
+        (
+            "ffs build --mtree dest/METALOG root.img dest",
+            "of an installation without root (NO_ROOT)",
+        ),
         ("ffs build -O 1 --endian big mac.img tree", "UFS1 for a big-endian machine"),
     ],
     exit: EXIT,
@@ -61,6 +65,12 @@ pub(crate) const DOC: Doc = Doc {
 /// (SCHILY.fflags). With --acls it also keeps POSIX access lists (SCHILY.acl). Without --acls a
 /// file with an access list gets a mode that grants no more rights than the list, and a warning
 /// names the file.
+///
+/// With --mtree the image has the files that a specification lists, with its owners, modes, flags
+/// and times; the keywords of contents are not used. A file that it lacks is left out, with a
+/// warning. A file that it lists and no source has is an error, unless it is optional. Names of
+/// users and groups are looked up in etc/master.passwd (or passwd) and etc/group of the first
+/// directory among the sources, or in --users.
 ///
 /// The same input gives the same bytes. The names of a directory are sorted; the members of an
 /// archive keep their order. Random numbers have a fixed seed. Inode-change times and the times of
@@ -95,6 +105,12 @@ pub(crate) struct Args {
     /// Owner and group of all files
     #[arg(long, value_name = "UID:GID", value_parser = bsd::owner)]
     owner: Option<(u32, u32)>,
+    /// Take owners, modes, flags and times from a specification as of mtree(8), such as METALOG
+    #[arg(long, value_name = "FILE", visible_alias = "metalog", conflicts_with = "owner")]
+    mtree: Option<PathBuf>,
+    /// Directory with the master.passwd (or passwd) and the group of the names in --mtree
+    #[arg(long, value_name = "DIR", requires = "mtree")]
+    users: Option<PathBuf>,
     /// Enable POSIX access lists and keep those of the source (UFS2)
     #[arg(long)]
     acls: bool,
@@ -140,6 +156,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         .free(args.free.unwrap_or(0))
         .owner(args.owner)
         .acls(args.acls)
+        .mtree(read_mtree(&args)?)
         .source_date_epoch(source_date_epoch()?);
     if device.is_none() {
         check_replaceable(&args, &name, &mut tree)?;
@@ -152,8 +169,41 @@ pub(crate) fn run(args: Args) -> Outcome {
     drop(progress);
     let built = built.map_err(|error| build_failure(&name, &error))?;
     warn_of_losses(&built.report);
+    warn_of_left_out(&built.left_out);
     print_result(&args, &name, &built, started)?;
     Ok(0)
+}
+
+/// The specification of `--mtree`.
+fn read_mtree(args: &Args) -> Result<Option<MtreeSpec>, Failure> {
+    let Some(path) = &args.mtree else { return Ok(None) };
+    let tree = || args.sources.iter().find(|source| source.is_dir()).map(|tree| tree.join("etc"));
+    let users = match args.users.clone().or_else(tree) {
+        Some(dir) => UserNames::read(&dir)
+            .map_err(|error| Failure::new(show(dir.as_os_str().as_bytes()), error))?,
+        None => UserNames::default(),
+    };
+    let name = show(path.as_os_str().as_bytes());
+    let text = fs::read(path).map_err(|error| Failure::new(&name, error))?;
+    let spec = MtreeSpec::parse(&text, &users).map_err(|error| {
+        let failure = Failure::new(&name, &error);
+        let hint =
+            "--users DIR names a directory with the master.passwd and group to look it up in";
+        if error.is_unknown_name() { failure.hint(hint) } else { failure }
+    })?;
+    Ok(Some(spec))
+}
+
+/// Warns of files that the specification lacks.
+fn warn_of_left_out(left_out: &LeftOut) {
+    let (count, first) = (left_out.count, &left_out.first);
+    match count {
+        0 => {}
+        1 => output::warn(format!("{first} is not in the specification and was left out")),
+        _ => output::warn(format!(
+            "{count} files are not in the specification and were left out; the first is {first}"
+        )),
+    }
 }
 
 /// The message for an image that could not be built, with a hint.

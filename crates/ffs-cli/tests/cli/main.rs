@@ -26,6 +26,7 @@ mod layers;
 mod logging;
 mod messages;
 mod mount;
+mod mtree;
 mod offline;
 mod options;
 mod overwrite;

@@ -1,0 +1,266 @@
+//! Specifications of trees in the format of BSD's mtree(5): owners, modes and flags by path.
+//!
+//! An install without root (`NO_ROOT`) cannot give files their owners. It writes them to METALOG,
+//! a specification, and the image gets them from there.
+//!
+//! # Invariants
+//! 1. A path has one node: the last line of a path counts, as an installation may replace a file.
+//! 2. No path leads out of the tree.
+//! 3. Memory is linear in the size of the text.
+//!
+//! Reference: FreeBSD mtree(5); makefs(8).
+
+mod names;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use ffs_core::{FileFlags, Timespec};
+
+use crate::flags;
+use crate::text::escape;
+pub use names::UserNames;
+use words::{Lines, decode};
+
+/// Longest line, bytes, with its continuations.
+const MAX_LINE: usize = 64 << 10;
+
+/// A line that cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MtreeError {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// The end of the error for a name of a user or group that [`UserNames`] lacks.
+const UNKNOWN_NAME: &str = "the number of this name is not known";
+
+impl MtreeError {
+    /// Whether [`UserNames`] lacks a name of the line.
+    #[must_use]
+    pub fn is_unknown_name(&self) -> bool {
+        self.why.ends_with(UNKNOWN_NAME)
+    }
+}
+
+impl fmt::Display for MtreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.why)
+    }
+}
+
+impl std::error::Error for MtreeError {}
+
+/// The kind of a file in a specification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeKind {
+    File,
+    Directory,
+    Symlink,
+    Fifo,
+    Socket,
+    Char,
+    Block,
+}
+
+/// What a specification has of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) kind: Option<NodeKind>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    /// Low 12 bits of the mode.
+    pub(crate) perm: Option<u16>,
+    pub(crate) flags: Option<FileFlags>,
+    pub(crate) mtime: Option<Timespec>,
+    /// The tree may lack the file.
+    pub(crate) is_optional: bool,
+    /// The number of its line.
+    pub(crate) line: usize,
+}
+
+/// A parsed specification.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MtreeSpec {
+    /// By path, without leading slashes and dots.
+    nodes: BTreeMap<Vec<u8>, Node>,
+    /// The directories on the way to the nodes.
+    parents: BTreeSet<Vec<u8>>,
+}
+
+impl MtreeSpec {
+    /// Parses a specification. `users` has the numbers of the names in it.
+    ///
+    /// # Errors
+    /// The first line that cannot be understood.
+    pub fn parse(text: &[u8], users: &UserNames) -> Result<MtreeSpec, MtreeError> {
+        let mut spec = MtreeSpec::default();
+        let mut defaults = BTreeMap::new();
+        let mut directory: Vec<Vec<u8>> = Vec::new();
+        for (line, words) in Lines::new(text, MAX_LINE) {
+            let fail = |why: String| MtreeError { line, why };
+            let words = words.map_err(|why| fail(why.to_owned()))?;
+            let Some((name, keywords)) = words.split_first() else { continue };
+            match *name {
+                b"/set" => set(&mut defaults, keywords),
+                b"/unset" => unset(&mut defaults, keywords),
+                b".." => {
+                    directory.pop();
+                }
+                name if name.starts_with(b"/") && !name[1..].contains(&b'/') => {
+                    return Err(fail(format!("an unknown command {}", escape(name))));
+                }
+                name => {
+                    let mut own = defaults.clone();
+                    set(&mut own, keywords);
+                    let node = node(&own, users, line).map_err(fail)?;
+                    let name = decode(name).map_err(fail)?;
+                    let is_full = name.contains(&b'/');
+                    let path = if is_full { full(&name) } else { below(&directory, &name) };
+                    let path = path.map_err(fail)?;
+                    if !is_full && node.kind == Some(NodeKind::Directory) {
+                        directory = path.clone();
+                    }
+                    spec.add(&path, node);
+                }
+            }
+        }
+        Ok(spec)
+    }
+
+    fn add(&mut self, path: &[Vec<u8>], node: Node) {
+        for upto in 0..path.len() {
+            self.parents.insert(path[..upto].join(&b'/'));
+        }
+        self.nodes.insert(path.join(&b'/'), node);
+    }
+
+    /// The node of a path.
+    pub(crate) fn get(&self, path: &[u8]) -> Option<&Node> {
+        self.nodes.get(path)
+    }
+
+    /// Whether the path is a directory on the way to a node.
+    pub(crate) fn leads_on(&self, path: &[u8]) -> bool {
+        self.parents.contains(path)
+    }
+
+    /// The first node that is not in `found` and not optional: its path and the number of its line.
+    pub(crate) fn first_missing(&self, found: &BTreeSet<Vec<u8>>) -> Option<(&[u8], usize)> {
+        let missing = |(path, node): &(&Vec<u8>, &Node)| {
+            !path.is_empty() && !node.is_optional && !found.contains(*path)
+        };
+        self.nodes.iter().find(missing).map(|(path, node)| (path.as_slice(), node.line))
+    }
+}
+
+type Keywords<'a> = BTreeMap<&'a [u8], &'a [u8]>;
+
+fn set<'a>(to: &mut Keywords<'a>, words: &[&'a [u8]]) {
+    for word in words {
+        let at = word.iter().position(|&byte| byte == b'=');
+        let (key, value) = at.map_or((*word, &b""[..]), |at| (&word[..at], &word[at + 1..]));
+        to.insert(key, value);
+    }
+}
+
+fn unset(from: &mut Keywords<'_>, words: &[&[u8]]) {
+    if words.contains(&&b"all"[..]) {
+        from.clear();
+    }
+    from.retain(|key, _| !words.contains(key));
+}
+
+/// The node with these keywords. Those of contents and links are not used.
+fn node(keywords: &Keywords<'_>, users: &UserNames, line: usize) -> Result<Node, String> {
+    let get = |key: &str| keywords.get(key.as_bytes()).copied();
+    let text = |key: &str| get(key).map(|value| String::from_utf8_lossy(value).into_owned());
+    let wrong = |key: &str, value: &str| format!("{key}={value}: not understood");
+    let number = |key: &str| match text(key) {
+        Some(value) => value.parse().map(Some).map_err(|_| wrong(key, &value)),
+        None => Ok(None),
+    };
+    let named = |key: &str, id: fn(&UserNames, &str) -> Option<u32>| match text(key) {
+        Some(name) => {
+            id(users, &name).map(Some).ok_or_else(|| format!("{key}={name}: {UNKNOWN_NAME}"))
+        }
+        None => Ok(None),
+    };
+    let of = |key: &str, parse: fn(&str) -> Option<u16>| match text(key) {
+        Some(value) => parse(&value).map(Some).ok_or_else(|| wrong(key, &value)),
+        None => Ok(None),
+    };
+    let mtime = match text("time") {
+        Some(value) => Some(time(&value).ok_or_else(|| wrong("time", &value))?),
+        None => None,
+    };
+    let set_flags = match text("flags").as_deref() {
+        None => None,
+        Some("none" | "") => Some(FileFlags::empty()),
+        Some(names) => Some(flags::from_text(names).ok_or_else(|| wrong("flags", names))?),
+    };
+    let kind = match text("type").as_deref() {
+        None => None,
+        Some(name) => Some(kind(name).ok_or_else(|| wrong("type", name))?),
+    };
+    let (uid, gid) = (number("uid")?, number("gid")?);
+    Ok(Node {
+        kind,
+        uid: if uid.is_some() { uid } else { named("uname", UserNames::user)? },
+        gid: if gid.is_some() { gid } else { named("gname", UserNames::group)? },
+        perm: of("mode", mode)?,
+        flags: set_flags,
+        mtime,
+        is_optional: get("optional").is_some(),
+        line,
+    })
+}
+
+fn kind(name: &str) -> Option<NodeKind> {
+    Some(match name {
+        "file" => NodeKind::File,
+        "dir" => NodeKind::Directory,
+        "link" => NodeKind::Symlink,
+        "fifo" => NodeKind::Fifo,
+        "socket" => NodeKind::Socket,
+        "char" => NodeKind::Char,
+        "block" => NodeKind::Block,
+        _ => return None,
+    })
+}
+
+fn mode(value: &str) -> Option<u16> {
+    u16::from_str_radix(value, 8).ok().filter(|mode| *mode <= 0o7777)
+}
+
+/// Seconds, a point, and nanoseconds, which are a number of their own: `5.9` is 9 ns after 5 s.
+fn time(value: &str) -> Option<Timespec> {
+    let (secs, nsec) = value.split_once('.').unwrap_or((value, "0"));
+    let nsec = nsec.parse().ok().filter(|nsec| (0..1_000_000_000).contains(nsec))?;
+    Some(Timespec { secs: secs.parse().ok()?, nsec })
+}
+
+/// The components of a path from the root of the tree.
+fn full(path: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    let parts = path.split(|&byte| byte == b'/');
+    let parts = parts.filter(|part| !part.is_empty() && *part != b".");
+    parts
+        .map(|part| match part {
+            b".." => Err(format!("the path {} contains '..'", escape(path))),
+            part => Ok(part.to_vec()),
+        })
+        .collect()
+}
+
+/// The components of the name in a directory.
+fn below(directory: &[Vec<u8>], name: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    let mut path = directory.to_vec();
+    path.extend(full(name)?);
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! Specifications as mtree, install and people write them.
+
+use super::*;
+
+fn users() -> UserNames {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(
+        dir.path().join("master.passwd"),
+        "# c\nroot:*:0:0::0:0:\ntoor:*:0:0\nman:*:9:9",
+    )
+    .unwrap();
+    std::fs::write(dir.path().join("passwd"), "man:*:10:10").unwrap();
+    std::fs::write(dir.path().join("group"), "wheel:*:0:root\noperator:*:5:root\n+:*::").unwrap();
+    UserNames::read(dir.path()).unwrap()
+}
+
+fn parse(text: &str) -> MtreeSpec {
+    MtreeSpec::parse(text.as_bytes(), &users()).unwrap()
+}
+
+fn error(text: &str) -> String {
+    MtreeSpec::parse(text.as_bytes(), &users()).unwrap_err().to_string()
+}
+
+#[test]
+fn metalog_has_full_paths_and_the_last_line_counts() {
+    let spec = parse(
+        "#mtree 2.0\n. type=dir uname=root gname=wheel mode=0755\n\
+         ./bin/cat type=file uname=root gname=wheel mode=0555 size=5 sha256=ab\n\
+         ./bin/cat type=file uname=man gname=operator mode=4555 flags=schg,nodump time=5.9 tags=x\n\
+         /usr//lib/./l type=link mode=0755 link=../x uid=7 uname=alice gid=8\n",
+    );
+    let cat = spec.get(b"bin/cat").unwrap();
+    assert_eq!((cat.uid, cat.gid, cat.perm, cat.line), (Some(9), Some(5), Some(0o4555), 4));
+    assert_eq!(cat.flags, Some(FileFlags::SF_IMMUTABLE | FileFlags::UF_NODUMP));
+    assert_eq!(cat.mtime, Some(Timespec { secs: 5, nsec: 9 }));
+    let link = spec.get(b"usr/lib/l").unwrap();
+    assert_eq!((link.kind, link.uid), (Some(NodeKind::Symlink), Some(7)), "a number counts first");
+    assert_eq!(spec.get(b"").unwrap().kind, Some(NodeKind::Directory));
+    assert!(spec.leads_on(b"usr/lib") && spec.leads_on(b"") && !spec.leads_on(b"bin/cat"));
+}
+
+#[test]
+fn mtree_has_a_hierarchy_and_defaults() {
+    let spec = parse(
+        "/set type=file uid=0 gid=0 mode=0644 flags=none\n.    type=dir mode=0755\n    motd \\\n  \
+         size=3\n    # a comment\n\n    etc  type=dir mode=0755\n        rc.conf gid=5\n    /unset \
+         flags mode\n  my\\040file\\s\\\\ optional\n    ..\n..\nafter type=fifo\n",
+    );
+    assert_eq!(spec.get(b"motd").unwrap().perm, Some(0o644));
+    assert_eq!(spec.get(b"etc/rc.conf").unwrap().gid, Some(5));
+    let file = spec.get(b"etc/my file \\").unwrap();
+    assert_eq!((file.perm, file.flags, file.is_optional), (None, None, true));
+    assert_eq!(spec.get(b"after").unwrap().kind, Some(NodeKind::Fifo));
+    let found = |names: &[&[u8]]| names.iter().map(|name| name.to_vec()).collect();
+    let missing = |names: &[&[u8]]| {
+        spec.first_missing(&found(names))
+            .map(|(path, line)| (String::from_utf8_lossy(path).into_owned(), line))
+    };
+    assert_eq!(missing(&[b"after", b"etc", b"motd"]), Some(("etc/rc.conf".to_owned(), 8)));
+    assert_eq!(missing(&[b"after", b"etc", b"motd", b"etc/rc.conf"]), None);
+}
+
+#[test]
+fn errors_name_the_line_and_the_word() {
+    for (text, wanted) in [
+        ("./a uname=alice", "line 1: uname=alice: the number of this name is not known"),
+        ("\n./a mode=u+x", "line 2: mode=u+x: not understood"),
+        ("./a mode=10000", "line 1: mode=10000: not understood"),
+        ("./a type=door", "line 1: type=door: not understood"),
+        ("./a uid=-1", "line 1: uid=-1: not understood"),
+        ("./a time=5.1000000000", "line 1: time=5.1000000000: not understood"),
+        ("./a flags=odd", "line 1: flags=odd: not understood"),
+        ("./a/../../b mode=1", "line 1: the path ./a/../../b contains '..'"),
+        ("./a\\999 mode=1", "line 1: the name ./a\\999 has an encoding that is not understood"),
+        ("./a\\000b", "line 1: the name ./a\\000b has an encoding that is not understood"),
+        ("/sett uid=0", "line 1: an unknown command /sett"),
+    ] {
+        assert_eq!(error(text), wanted);
+    }
+    let long = format!("a {}", "b\\\n".repeat(80_000));
+    assert_eq!(error(&long), "line 1: the line is too long");
+    assert_eq!(parse("").nodes.len(), 0);
+    assert_eq!(parse("..\n..\n./a\\").nodes.len(), 1, "no end of line");
+}

@@ -1,0 +1,97 @@
+//! The lines of a specification, and the encoding of names in it.
+
+/// The lines of a text: each with its number, divided into words. A backslash at the end of a line
+/// continues it; lines that begin with `#` and empty lines have no words.
+pub(super) struct Lines<'a> {
+    rest: &'a [u8],
+    number: usize,
+    longest: usize,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(text: &'a [u8], longest: usize) -> Lines<'a> {
+        Lines { rest: text, number: 0, longest }
+    }
+
+    /// The next line of the text, without its end.
+    fn physical(&mut self) -> Option<&'a [u8]> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let end = self.rest.iter().position(|&byte| byte == b'\n');
+        let line = &self.rest[..end.unwrap_or(self.rest.len())];
+        self.rest = end.map_or(&[], |end| &self.rest[end + 1..]);
+        self.number += 1;
+        Some(line)
+    }
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = (usize, Result<Vec<&'a [u8]>, &'static str>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut line = self.physical()?;
+        let (number, mut words, mut length) = (self.number, Vec::new(), 0);
+        loop {
+            length += line.len();
+            if length > self.longest {
+                return Some((number, Err("the line is too long")));
+            }
+            let continued = line.strip_suffix(b"\\");
+            let part = continued.unwrap_or(line);
+            if words.is_empty() && part.trim_ascii_start().starts_with(b"#") {
+                return Some((number, Ok(words)));
+            }
+            let parts = part.split(u8::is_ascii_whitespace);
+            words.extend(parts.filter(|word| !word.is_empty()));
+            match continued {
+                None => return Some((number, Ok(words))),
+                Some(_) => match self.physical() {
+                    Some(next) => line = next,
+                    None => return Some((number, Ok(words))),
+                },
+            }
+        }
+    }
+}
+
+/// Decodes a name as strsvis(3) encodes it.
+pub(super) fn decode(name: &[u8]) -> Result<Vec<u8>, String> {
+    let mut out = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'\\' {
+            out.push(byte);
+            continue;
+        }
+        let octal = rest.iter().take(3).take_while(|byte| (b'0'..=b'7').contains(*byte)).count();
+        let code = rest.first().copied();
+        let (decoded, used) = match code {
+            _ if octal == 3 => {
+                let value = rest[..3].iter().fold(0_u32, |v, byte| v * 8 + u32::from(byte - b'0'));
+                (u8::try_from(value).ok(), 3)
+            }
+            Some(b'0') => (Some(0), 1),
+            Some(b's') => (Some(b' '), 1),
+            Some(b't') => (Some(b'\t'), 1),
+            Some(b'n') => (Some(b'\n'), 1),
+            Some(b'r') => (Some(b'\r'), 1),
+            Some(b'a') => (Some(7), 1),
+            Some(b'b') => (Some(8), 1),
+            Some(b'v') => (Some(11), 1),
+            Some(b'f') => (Some(12), 1),
+            Some(code @ (b'\\' | b'#' | b'*' | b'?' | b'[' | b'"')) => (Some(code), 1),
+            _ => (None, 0),
+        };
+        match decoded {
+            Some(0) | None => {
+                let shown = String::from_utf8_lossy(name);
+                return Err(format!("the name {shown} has an encoding that is not understood"));
+            }
+            Some(byte) => out.push(byte),
+        }
+        rest = &rest[used..];
+    }
+    Ok(out)
+}

@@ -1,0 +1,117 @@
+//! `ffs build --mtree`: owners, modes and flags from a specification, as an installation without
+//! root writes it.
+
+use crate::common::{Dir, fails, fsck_clean, ok, run, text};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// A tree as a user has installed it, and the METALOG that goes with it.
+fn installed(d: &Dir) -> String {
+    let script = "
+        umask 077; mkdir -p dest/etc dest/bin dest/usr/lib dest/tmp dest/var/empty dest/obj/x
+        printf 'root:*:0:0::0:0:\\nman:*:9:9::0:0:\\n' > dest/etc/master.passwd
+        printf 'wheel:*:0:root\\noperator:*:5:root\\n' > dest/etc/group
+        echo cat > dest/bin/cat; ln dest/bin/cat dest/bin/dog; echo lib > dest/usr/lib/libc.so.7
+        ln -s libc.so.7 dest/usr/lib/libc.so; echo o > dest/obj/x/o; echo s > dest/stray
+        echo 'a b' > 'dest/etc/a b'; chown -R 1234:1234 dest
+        chmod 4700 dest/bin/dog; touch -hd @1500000000 dest/*/* dest/* dest";
+    let mut shell = Command::new("sh");
+    assert!(shell.args(["-ec", script]).current_dir(d.0.path()).status().unwrap().success());
+    let metalog = "#mtree 2.0
+. type=dir uname=root gname=wheel mode=0755
+./etc type=dir uname=root gname=wheel mode=0755
+./etc/master.passwd type=file uname=root gname=wheel mode=0600 size=1 sha256=00
+./etc/group type=file uname=root gname=wheel mode=0644
+./etc/a\\040b type=file uname=man gname=operator mode=0640 time=1000000000.500000000
+./bin type=dir uname=root gname=wheel mode=0755
+./bin/cat type=file uname=root gname=wheel mode=0444
+./bin/cat type=file uname=root gname=operator mode=4555 flags=schg
+./bin/dog type=file uname=root gname=operator mode=4555 flags=schg
+./tmp type=dir mode=1777 uname=root gname=wheel tags=package=runtime
+./usr/lib/libc.so.7 type=file uid=7 gid=8 mode=0444
+./usr/lib/libc.so type=link uname=root gname=wheel mode=0755 link=libc.so.7
+./var/empty type=dir mode=0555 uname=root gname=wheel flags=schg
+./var/absent type=file optional
+";
+    d.file("METALOG", metalog.as_bytes())
+}
+
+fn build(d: &Dir, image: &str, metalog: &str, options: &[&str]) -> String {
+    let dest = d.str("dest");
+    let output = run(&[&["build", "--force", "--mtree", metalog, image, &dest], options].concat());
+    assert!(output.status.success(), "{}", text(&output));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn owners_and_modes_are_those_of_the_specification() {
+    let d = Dir::new();
+    let metalog = installed(&d);
+    for format in ["1", "2"] {
+        let image = d.str("root.img");
+        let words = build(&d, &image, &metalog, &["-O", format]);
+        assert!(words.contains("2 files are not in the specification"), "{words}");
+        fsck_clean(Path::new(&image));
+        let stat = |path: &str| {
+            let shown = ok(&["stat", "--json", &format!("{image}:{path}")]);
+            let value: serde_json::Value = serde_json::from_str(&shown).unwrap();
+            let get = |key: &str| value[0][key].to_string().replace('"', "");
+            format!("{}:{} {} {}", get("uid"), get("gid"), get("mode"), get("flags"))
+        };
+        for (path, wanted) in [
+            ("/", "0:0 0755 -"),
+            ("/etc/master.passwd", "0:0 0600 -"),
+            ("/etc/a b", "9:5 0640 -"),
+            ("/bin/cat", "0:5 4555 schg"),
+            ("/bin/dog", "0:5 4555 schg"),
+            ("/tmp", "0:0 1777 -"),
+            // It only leads to files that are listed.
+            ("/usr", "0:0 0700 -"),
+            ("/usr/lib/libc.so.7", "7:8 0444 -"),
+            ("/var/empty", "0:0 0555 schg"),
+        ] {
+            assert_eq!(stat(path), wanted, "{path}");
+        }
+        let listed = ok(&["find", &format!("{image}:/")]);
+        assert!(!listed.contains("stray") && !listed.contains("obj"), "{listed}");
+        assert_eq!(ok(&["cat", &format!("{image}:/usr/lib/libc.so.7")]), "lib\n");
+        let long = ok(&["ls", "-l", &format!("{image}:/usr/lib")]);
+        assert!(long.contains("libc.so -> libc.so.7"), "{long}");
+        // The builder's own owner and times leave no trace.
+        let first = fs::read(&image).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-ec", "chown -R 77:77 dest; chmod -R u+w dest"]).current_dir(d.0.path());
+        assert!(shell.status().unwrap().success());
+        build(&d, &image, &metalog, &["-O", format]);
+        assert!(fs::read(&image).unwrap() == first, "the same bytes for another builder");
+    }
+}
+
+#[test]
+fn what_does_not_fit_leaves_no_image() {
+    let d = Dir::new();
+    let metalog = installed(&d);
+    let whole = fs::read_to_string(&metalog).unwrap();
+    let (image, dest) = (d.str("new.img"), d.str("dest"));
+    for (line, words) in [
+        (
+            "./missing type=file",
+            "the tree has no missing, which line 16 of the specification names",
+        ),
+        ("./bin/cat type=dir", "another type than line 16"),
+        ("./bin/cat uname=alice", "uname=alice: the number of this name is not known"),
+        ("./../cat uid=1", "contains '..'"),
+    ] {
+        fs::write(&metalog, format!("{whole}{line}\n")).unwrap();
+        fails(&["build", "--mtree", &metalog, &image, &dest], 1, words);
+        fails(&["build", "--size", "16m", "--mtree", &metalog, &image, &dest], 1, words);
+        assert!(!Path::new(&image).exists(), "{line}");
+    }
+    fs::write(&metalog, &whole).unwrap();
+    fails(&["build", "--mtree", &d.str("none"), &image, &dest], 1, "none");
+    fails(&["build", "--mtree", &metalog, "--owner", "0:0", &image, &dest], 64, "--owner");
+    fs::create_dir(d.path("db")).unwrap();
+    let users = d.str("db");
+    fails(&["build", "--mtree", &metalog, "--users", &users, &image, &dest], 1, "uname=root");
+}
