@@ -57,7 +57,7 @@ macro_rules! commands {
         }
 
         /// The examples and exit codes of a command.
-        fn doc(command: &str) -> Option<&'static Doc> {
+        pub(crate) fn doc(command: &str) -> Option<&'static Doc> {
             match command {
                 $($name => Some(&cmd::$module::DOC),)*
                 "completions" => Some(&cmd::completions::DOC),
@@ -124,6 +124,7 @@ commands! {
     Mv mv "mv";
     Ln ln "ln";
     Diff diff "diff";
+    Shell shell "shell";
     Df df "df";
     Du du "du";
     Quotacheck quotacheck "quotacheck";
@@ -277,6 +278,7 @@ Try it:
   ffs info disk.qcow2              what is in an image, and what to do next
   ffs ls -l disk.img:/etc          list files in an image, also a whole-disk image
   ffs cp -a disk.img:/home .       copy out of an image; with the arguments swapped, into it
+  ffs shell disk.img               a prompt for many steps on one image, or a script of them
   ffs fsck disk.img                check and repair
   ffs mount disk.img /mnt          mount by FUSE; `ffs umount /mnt` waits until all is written
   ffs stat /mnt                    show counters of a mount; `ffs sysctl /mnt` shows its switches
@@ -285,7 +287,7 @@ Try it:
 `ffs COMMAND --help` describes a command; `ffs man DIR` writes the manual pages.";
 
 /// Prints the help or the error of clap; returns the exit code.
-fn usage(mut error: clap::Error, doc: Option<&Doc>) -> u8 {
+pub(crate) fn usage(mut error: clap::Error, doc: Option<&Doc>) -> u8 {
     if error.kind() == ErrorKind::UnknownArgument {
         // clap suggests how to pass an unknown option as a value, which is rarely the intention.
         error.remove(ContextKind::Suggested);

@@ -1,8 +1,8 @@
 //! What goes to standard output and standard error: messages, tables, JSON.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 pub(crate) use bsdffs::text::human_size as human;
 use ffs_core::{Attr, DeviceNumber, FileType, Timespec, XattrNamespace};
@@ -15,17 +15,18 @@ use tabled::settings::{Alignment, Padding, Style};
 use crate::fail::Failure;
 use crate::progress;
 
-static COMMAND: OnceLock<String> = OnceLock::new();
+static COMMAND: Mutex<String> = Mutex::new(String::new());
 static ERRORS: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the name that messages begin with.
+/// Begins a command: its messages begin with `name`, and no error was printed yet.
 pub(crate) fn set_command(name: &str) {
-    // This function is called once, before the first message.
-    let _ = COMMAND.set(name.to_owned());
+    name.clone_into(&mut COMMAND.lock().unwrap_or_else(PoisonError::into_inner));
+    ERRORS.store(0, Ordering::Relaxed);
 }
 
-fn prefix() -> &'static str {
-    COMMAND.get().map_or("ffs", String::as_str)
+fn prefix() -> String {
+    let name = COMMAND.lock().unwrap_or_else(PoisonError::into_inner);
+    if name.is_empty() { "ffs".to_owned() } else { name.clone() }
 }
 
 /// Prints `ffs COMMAND: text` on standard error.
@@ -34,7 +35,7 @@ pub(crate) fn error(text: impl AsRef<str>) {
     message(text.as_ref());
 }
 
-/// How many errors were printed.
+/// How many errors the command has printed.
 pub(crate) fn errors() -> u64 {
     ERRORS.load(Ordering::Relaxed)
 }

@@ -76,4 +76,5 @@ pub use log::LogWriter;
 pub use options::{OptionError, Options, UseIoUring, describe_options, parse_options};
 pub use recorder::{CallArgs, CallRecorder, ServedCall};
 pub use serve::{MountRequest, Mounted, Opener, mount_foreground};
+pub use syncer::Syncer;
 pub use umount::{UnmountRequest, remount, unmount_and_wait};

@@ -15,8 +15,8 @@ use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::last;
 use crate::output::{self, JsonFile, JsonName, mode_string, time};
-use crate::session::Session;
 use crate::session::snapshot::AtEnd;
+use crate::session::{Session, current};
 use crate::spec::image_path;
 use bsdffs::flags;
 
@@ -115,7 +115,8 @@ pub(crate) fn run(args: Args) -> Outcome {
 /// Whether `path` is a mount. Only its owner can read the type of a private mount's directory, so
 /// the control file is tried, too.
 fn is_mount(path: &Path) -> bool {
-    path.is_dir() || ffs_fuse::Control::open(path).is_ok()
+    current::inside(path.as_os_str()).is_none()
+        && (path.is_dir() || ffs_fuse::Control::open(path).is_ok())
 }
 
 fn look(

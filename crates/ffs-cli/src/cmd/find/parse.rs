@@ -1,6 +1,6 @@
 //! Reading the expression of `ffs find`: the words after the paths.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use ffs_core::{FileType, QuotaType};
@@ -11,7 +11,7 @@ use super::expression::{Action, Bits, Expression, Node, Number, Test, Which};
 use crate::fail::{Failure, show};
 use crate::namei::Last;
 use crate::owner::id_of;
-use crate::session::Session;
+use crate::session::{Session, current};
 use bsdffs::flags;
 
 /// Parentheses and negations in each other at most.
@@ -173,7 +173,10 @@ impl Parser<'_> {
                 Test::Flags(bits, flags?)
             }
             "-newer" => {
-                let file = self.session.find(value.as_bytes(), Last::Keep)?;
+                let file = match current::inside(OsStr::new(&value)) {
+                    Some(place) => self.session.find(&place.path, Last::Keep)?,
+                    None => self.session.find(value.as_bytes(), Last::Keep)?,
+                };
                 Test::Newer(self.session.ffs.getattr(&file).mtime)
             }
             "-maxdepth" => {
