@@ -101,8 +101,8 @@ impl Current {
             return None;
         }
         if write && !self.writable {
-            let failure = Failure::new(&self.session.image, "is open to be read only");
-            return Some(Err(failure.hint("start the shell with ffs shell --write")));
+            let failure = Failure::new(&self.session.image, "opened to be read");
+            return Some(Err(failure.hint("to change it, start the shell with -w")));
         }
         Some(Ok(&self.session))
     }

@@ -10,6 +10,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 use crate::app;
@@ -176,24 +177,28 @@ fn adapted(command: clap::Command) -> clap::Command {
     let name = command.get_name().to_owned();
     let has_default = ["ls", "tree", "find", "du", "df", "info", "list", "body"];
     let command = command.mut_args(|arg| {
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let arg = if help.contains("IMAGE") { arg.help(help_in_shell(&help)) } else { arg };
         let outside = match arg.get_value_names() {
             Some([outside]) if outside.contains("IMAGE") => outside.to_string(),
             _ => return arg,
         };
-        let help = arg.get_help().map(|help| {
-            help.to_string()
-                .replace("IMAGE[@N][:/path]", "A path in the image")
-                .replace("IMAGE[@N]:/path", "A path in the image")
-                .replace("IMAGE[@N]", "A path in the image")
-                .replace(", all in one image", "")
-        });
-        let arg = arg.value_name(in_shell(&outside)).help(help.unwrap_or_default());
+        let arg = arg.value_name(in_shell(&outside));
         match arg.is_positional() && has_default.contains(&&*name) {
             true => arg.required(false).default_value("").hide_default_value(true),
             false => arg,
         }
     });
     command.mut_subcommands(adapted)
+}
+
+/// The help of an argument in the shell, where no image is named.
+fn help_in_shell(help: &str) -> String {
+    help.replace("; a path in an image is IMAGE[@N]:/path", "")
+        .replace(", all in one image", "")
+        .replace("IMAGE[@N][:/path]", "A path in the image")
+        .replace("IMAGE[@N]:/path", "A path in the image")
+        .replace("IMAGE[@N]", "A path in the image")
 }
 
 /// The name of a value in the shell, where no image is named.
@@ -214,6 +219,7 @@ pub(super) fn run(definition: &mut clap::Command, words: &[OsString]) -> (u8, Ne
         output::error("no such command; `help` lists the commands");
         return (EX_USAGE, Next::Go);
     }
+    let is_command = definition.find_subcommand(name).is_some() || name == "help";
     let matches = definition.try_get_matches_from_mut(words);
     match matches.and_then(|matches| Line::from_arg_matches(&matches)) {
         Ok(line) => match line.command.run() {
@@ -225,7 +231,24 @@ pub(super) fn run(definition: &mut clap::Command, words: &[OsString]) -> (u8, Ne
                 (failure.code, Next::Go)
             }
         },
+        Err(error) if !is_command => {
+            output::error(format!("no such command{}", suggestion(&error)));
+            (EX_USAGE, Next::Go)
+        }
         Err(error) => (app::usage(error, app::doc(name)), Next::Go),
+    }
+}
+
+/// What to type in place of a word that is no command.
+fn suggestion(error: &clap::Error) -> String {
+    let similar = match error.get(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(words)) => words.first().map(String::as_str),
+        Some(ContextValue::String(word)) => Some(&**word),
+        _ => None,
+    };
+    match similar {
+        Some(word) => format!("; a similar one is {word}, and `help` lists all"),
+        None => "; `help` lists the commands".to_owned(),
     }
 }
 

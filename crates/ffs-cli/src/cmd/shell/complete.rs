@@ -277,7 +277,10 @@ mod tests {
         let names = |done: &[&str], word: &str| {
             let done: Vec<OsString> = done.iter().map(Into::into).collect();
             let offers = completion.offers(&done, word.as_bytes());
-            offers.into_iter().map(|offer| String::from_utf8(offer.name).unwrap()).collect()
+            offers
+                .into_iter()
+                .map(|offer| String::from_utf8(offer.name).unwrap())
+                .collect::<Vec<_>>()
         };
         let no: Vec<String> = Vec::new();
         assert_eq!(names(&[], "chf"), ["chflags".to_owned()]);
