@@ -8,7 +8,6 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::bgfsck;
@@ -57,7 +56,7 @@ macro_rules! commands {
         }
 
         /// The examples and exit codes of a command.
-        pub(crate) fn doc(command: &str) -> Option<&'static Doc> {
+        fn doc(command: &str) -> Option<&'static Doc> {
             match command {
                 $($name => Some(&cmd::$module::DOC),)*
                 "completions" => Some(&cmd::completions::DOC),
@@ -193,10 +192,10 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
             }
             Err(error) => {
                 output::error(format!("--log: {error}"));
-                known.map_or(EX_USAGE, |doc| doc.usage_code)
+                usage_code(known)
             }
         },
-        Err(error) => usage(error, known),
+        Err(error) => output::usage(error, usage_code(known)),
     }
 }
 
@@ -252,7 +251,7 @@ fn alone<A: Args>(
             start_log(command);
             finish(run(args))
         }
-        Err(error) => usage(error, doc),
+        Err(error) => output::usage(error, usage_code(doc)),
     }
 }
 
@@ -286,28 +285,9 @@ Try it:
 
 `ffs COMMAND --help` describes a command; `ffs man DIR` writes the manual pages.";
 
-/// Prints the help or the error of clap; returns the exit code.
-pub(crate) fn usage(mut error: clap::Error, doc: Option<&Doc>) -> u8 {
-    if error.kind() == ErrorKind::UnknownArgument {
-        // clap suggests how to pass an unknown option as a value, which is rarely the intention.
-        error.remove(ContextKind::Suggested);
-    }
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed pipe is no error here.
-            let _ = error.print();
-            0
-        }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
-            EX_USAGE
-        }
-        _ => {
-            let text = error.render().to_string();
-            output::error(text.trim_start_matches("error: ").trim_end());
-            doc.map_or(EX_USAGE, |doc| doc.usage_code)
-        }
-    }
+/// The exit code of a wrong command line.
+fn usage_code(doc: Option<&Doc>) -> u8 {
+    doc.map_or(EX_USAGE, |doc| doc.usage_code)
 }
 
 /// Prints the error of a command; returns the exit code.

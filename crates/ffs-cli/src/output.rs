@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 pub(crate) use bsdffs::text::human_size as human;
+use clap::error::{ContextKind, ErrorKind};
 use ffs_core::{Attr, DeviceNumber, FileType, Timespec, XattrNamespace};
 use jiff::tz::TimeZone;
 use serde::Serialize;
@@ -12,7 +13,7 @@ use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Padding, Style};
 
-use crate::fail::Failure;
+use crate::fail::{EX_USAGE, Failure};
 use crate::progress;
 
 static COMMAND: Mutex<String> = Mutex::new(String::new());
@@ -69,6 +70,31 @@ fn message(text: &str) {
         // Without standard error there is no place to report this error.
         let _ = writeln!(io::stderr(), "{}: {text}", prefix());
     });
+}
+
+/// Prints the help or the error of clap; returns the exit code, which is `code` for an
+/// error.
+pub(crate) fn usage(mut error: clap::Error, code: u8) -> u8 {
+    if error.kind() == ErrorKind::UnknownArgument {
+        // clap suggests how to pass an unknown option as a value, which is rarely the intention.
+        error.remove(ContextKind::Suggested);
+    }
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A closed pipe is no error here.
+            let _ = error.print();
+            0
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            EX_USAGE
+        }
+        _ => {
+            let text = error.render().to_string();
+            self::error(text.trim_start_matches("error: ").trim_end());
+            code
+        }
+    }
 }
 
 /// Standard output, buffered. Flush it before the command ends.

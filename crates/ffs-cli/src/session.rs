@@ -1,5 +1,5 @@
-//! A session: an image that is opened, locked and mounted for one command, or the image that a shell
-//! holds open for all of its commands.
+//! A session: an image that is opened, locked and mounted for one command, or the image that a
+//! shell holds open for all of its commands.
 //!
 //! # Invariants
 //! 1. Commands that read mount read-only and hold the shared lock. They accept images that are
@@ -9,10 +9,10 @@
 //! 3. On a volume with the flag of soft updates, commands that write order their writes. If such a
 //!    command is killed, the image is in a state that a power failure may leave. On other volumes
 //!    the writes have no order, and the image needs a check after a kill.
-//! 4. In `ffs shell` the functions that open an image return what `current` holds, if it is that
+//! 4. In `ffs shell` the functions that open an image share what `held` has, if it is that
 //!    image. Such a session does not unmount.
 
-pub(crate) mod current;
+pub(crate) mod held;
 pub(crate) mod snapshot;
 
 use std::ffi::{OsStr, OsString};
@@ -66,7 +66,7 @@ impl Session {
 
     /// Mounts `image` to read it, with `options` for a read-only mount.
     pub(crate) fn read_with(image: &OsStr, options: &MountOptions) -> Result<Session, Failure> {
-        if let Some(session) = current::session(image, false) {
+        if let Some(session) = held::session(image, false) {
             return session;
         }
         let opened = open(image, false)?;
@@ -116,7 +116,7 @@ impl Session {
     /// Mounts `image` to change it, with `options`.
     pub(crate) fn write_with(image: &OsStr, options: &MountOptions) -> Result<Session, Failure> {
         signals::listen();
-        if let Some(session) = current::session(image, true) {
+        if let Some(session) = held::session(image, true) {
             return session;
         }
         let opened = open(image, true)?;
@@ -249,7 +249,7 @@ pub(crate) fn try_open(image: &OsStr, write: bool, read_only: &str) -> Result<Op
         true => failure.hint(read_only),
         false => failure,
     };
-    if let Some(opened) = current::opened(image, write) {
+    if let Some(opened) = held::opened(image, write) {
         return opened;
     }
     match snapshot::inside(image) {

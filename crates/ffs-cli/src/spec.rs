@@ -1,7 +1,7 @@
 //! Path arguments: `IMAGE[@N]:/path` for a file in an image, or a path of the host. IMAGE is a
 //! file, a block device or a URI. The path inside may lead through snapshots: see `snapshot`. It
-//! may begin with an inode number, `IMAGE:#1234`, instead of `/`. In `ffs shell` an argument is a path
-//! in the image that the shell holds open.
+//! may begin with an inode number, `IMAGE:#1234`, instead of `/`. In `ffs shell` an argument is a
+//! path in the image that the shell holds open.
 //!
 //! # Invariants
 //! 1. `:/` or `:#` separates the image from the path inside. The first one that follows the name of
@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use ffs_device::FileDevice;
 use ffs_image::{is_uri, split_uri};
 
+use crate::current;
 use crate::fail::{Failure, show};
-use crate::session::current;
 
 /// A path inside an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,10 @@ pub(crate) enum Place {
 
 /// Reads an argument that is on the host or in an image. In a shell it is in the image.
 pub(crate) fn place(arg: &OsStr) -> Place {
-    current::inside(arg).map_or_else(|| outside(arg), Place::Image)
+    match current::inside(arg) {
+        Some((image, path)) => Place::Image(ImagePath { image, path }),
+        None => outside(arg),
+    }
 }
 
 /// Reads an argument that is on the host or in an image, also in a shell.

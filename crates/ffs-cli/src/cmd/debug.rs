@@ -18,11 +18,12 @@ use ffs_device::BlockDevice;
 use ffs_image::Opened;
 
 use super::{Doc, EXIT};
+use crate::current;
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::{Last, split_number};
 use crate::output;
 use crate::session::snapshot::AtEnd;
-use crate::session::{self, Session, current};
+use crate::session::{self, Session};
 use crate::spec::image_path;
 
 pub(crate) use dir::type_name;
@@ -158,9 +159,9 @@ impl From<Failure> for Stopped {
 
 /// The image and the number of `IMAGE:#NUMBER`; in a shell of `#NUMBER`.
 fn by_number(arg: &OsStr) -> Option<(OsString, Ino)> {
-    if let Some(place) = current::inside(arg) {
-        let (number, rest) = split_number(&place.path)?;
-        return Some((place.image, number.filter(|_| rest.is_empty())?));
+    if let Some((image, path)) = current::inside(arg) {
+        let (number, rest) = split_number(&path)?;
+        return Some((image, number.filter(|_| rest.is_empty())?));
     }
     let bytes = arg.as_bytes();
     let at = bytes.windows(2).rposition(|two| two == b":#").filter(|&at| at > 0)?;

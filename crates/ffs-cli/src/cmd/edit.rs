@@ -24,7 +24,7 @@ use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::{Last, basename};
 use crate::output;
-use crate::session::{Session, current};
+use crate::session::{Session, held};
 use crate::signals;
 use crate::spec::{ImagePath, image_path};
 
@@ -68,7 +68,7 @@ struct Before {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let spec = image_path(&args.path)?;
-    current::check_may_change(&spec.image)?;
+    held::check_may_change(&spec.image)?;
     let session = Session::read(&spec.image)?;
     let result = read(&session, &spec.path);
     let before = session.finish_with(result)?;

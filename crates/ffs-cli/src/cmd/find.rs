@@ -3,7 +3,7 @@
 mod expression;
 mod parse;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
@@ -13,11 +13,12 @@ use ffs_core::FileType;
 use self::expression::{Action, Expression, Found};
 pub(crate) use self::parse::glob;
 use super::{Doc, EXIT};
+use crate::current;
 use crate::fail::{Failure, Outcome};
 use crate::namei::Last;
 use crate::output::{self, JsonFile};
+use crate::session::Session;
 use crate::session::snapshot::AtEnd;
-use crate::session::{Session, current};
 use crate::spec::image_path;
 use crate::walk::{Next, Step, Visit, walk};
 
@@ -72,7 +73,7 @@ pub(crate) fn run(mut args: Args) -> Outcome {
     };
     let at = args.words.iter().position(is_expression).unwrap_or(args.words.len());
     let words = args.words.split_off(at);
-    if args.words.is_empty() && current::inside(OsStr::new("")).is_some() {
+    if args.words.is_empty() && current::in_shell() {
         args.words.push(OsString::new());
     }
     if args.words.is_empty() {

@@ -13,9 +13,10 @@ use ffs_ondisk::{Endian, Format};
 use serde::Serialize;
 
 use super::{Doc, EXIT};
+use crate::current;
 use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, human};
-use crate::session::{self, current, holds_ufs, snapshot};
+use crate::session::{self, holds_ufs, snapshot};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -119,7 +120,7 @@ fn open(image: &OsString) -> Result<Opened, Failure> {
     if snapshot::inside(image).is_some() {
         return session::open(image, false);
     }
-    if current::inside(image).is_some() {
+    if current::in_shell() {
         return session::open(image, false);
     }
     let how = OpenOptions { probe: Some(holds_ufs), whole_disk: true, ..OpenOptions::default() };

@@ -9,6 +9,7 @@
 
 mod commands;
 mod complete;
+mod directory;
 mod lines;
 mod prompt;
 
@@ -26,9 +27,10 @@ use self::complete::Completion;
 use self::lines::{Parsed, Script};
 use self::prompt::{Ending, Prompt};
 use super::Doc;
+use crate::current;
 use crate::fail::{Failure, Outcome, PIPE_CLOSED, show};
 use crate::output;
-use crate::session::{Session, current};
+use crate::session::{Session, held};
 use crate::signals;
 use crate::spec::{ImagePath, image_path};
 
@@ -115,7 +117,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let volume = session.ffs.clone();
     let ending = Ending::new(volume.clone(), session.image().to_owned());
-    current::hold(session, place.image.clone(), args.write);
+    held::hold(session, place.image.clone(), args.write);
     let syncer = Syncer::start(volume, move || ending.check());
     let result = match &syncer {
         Ok(_) => Shell { source, definition }.run(&place),
@@ -128,7 +130,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 /// Unmounts the image and reports what failed.
 fn close(result: Outcome) -> Outcome {
     output::set_command("ffs shell");
-    let closed = current::release().map_or(Ok(()), Session::finish);
+    let closed = held::release().map_or(Ok(()), Session::finish);
     match (result, closed) {
         (result, Ok(())) => result,
         (Ok(0), Err(failure)) => Err(failure),
@@ -151,7 +153,7 @@ struct Shell {
 impl Shell {
     /// Runs the lines in the directory `start`; returns the exit code.
     fn run(mut self, start: &ImagePath) -> Outcome {
-        current::change_directory(start)?;
+        directory::change(start)?;
         loop {
             let line = match &mut self.source {
                 Source::Script(script) => script.next()?,

@@ -13,10 +13,11 @@ use ffs_core::Timespec;
 use serde::Serialize;
 
 use super::{Doc, EXIT, mount};
+use crate::current;
 use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, JsonName, human};
+use crate::session::Session;
 use crate::session::snapshot::{AtEnd, inside};
-use crate::session::{Session, current};
 use crate::spec::image_path;
 
 pub(crate) const DOC: Doc = Doc {
@@ -164,7 +165,7 @@ impl Line {
 
 fn list_snapshots(args: &ListArgs) -> Outcome {
     let dir = Path::new(&args.image);
-    if current::inside(&args.image).is_none() && dir.is_dir() {
+    if !current::in_shell() && dir.is_dir() {
         let name = show(args.image.as_bytes());
         return print_list(&name, mounted::list(dir)?, args.json);
     }
@@ -217,7 +218,7 @@ fn table(lines: &[Line]) -> String {
 }
 
 fn mount_snapshot(args: MountArgs) -> Outcome {
-    if current::inside(&args.snapshot).is_some() {
+    if current::in_shell() {
         let why = "a shell holds the image; mount the snapshot outside";
         return Err(Failure::usage(why).code(DOC.usage_code));
     }

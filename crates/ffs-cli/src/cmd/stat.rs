@@ -12,11 +12,12 @@ use ffs_core::{DeviceNumber, FileType};
 use serde::Serialize;
 
 use super::{Doc, EXIT};
+use crate::current;
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::last;
 use crate::output::{self, JsonFile, JsonName, mode_string, time};
+use crate::session::Session;
 use crate::session::snapshot::AtEnd;
-use crate::session::{Session, current};
 use crate::spec::image_path;
 use bsdffs::flags;
 
@@ -115,8 +116,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 /// Whether `path` is a mount. Only its owner can read the type of a private mount's directory, so
 /// the control file is tried, too.
 fn is_mount(path: &Path) -> bool {
-    current::inside(path.as_os_str()).is_none()
-        && (path.is_dir() || ffs_fuse::Control::open(path).is_ok())
+    !current::in_shell() && (path.is_dir() || ffs_fuse::Control::open(path).is_ok())
 }
 
 fn look(

@@ -346,7 +346,10 @@ fn a_terminal_has_completion_and_a_history() {
     let d = Dir::new();
     let image = d.image("a.img", "16m", &["-U"]);
     let host = d.file("host file", b"content\n");
-    done(&["-w", &image], &format!("mkdir 'my dir'\nput '{host}' 'my dir/my file'\n"));
+    done(
+        &["-w", &image],
+        &format!("mkdir 'my dir'\nput '{host}' 'my dir/my file'\ntruncate -s 2g zeros\n"),
+    );
     let dialogue = "
 expect('a.img:/> ')
 send('ca\\tmy\\tmy\\t\\r'); expect('cat my\\\\ dir/my\\\\ file'); expect('content')
@@ -355,6 +358,8 @@ send('cat /none\\r'); expect('cat: '); expect('no such file'); expect('a.img:/> 
 send('rm x\\x03'); expect('a.img:/> ')
 send('cd my\\t\\r'); expect('a.img:/my dir> ')
 send('!sleep 60\\r'); time.sleep(1); send('\\x03'); expect('a.img:/my dir> ')
+send('cat /zeros\\r'); time.sleep(0.5); send('\\x03'); expect('cat: interrupted')
+expect('a.img:/my dir> ')
 send('put ho\\t\\r'); expect('put host\\\\ file'); expect('opened to be read')
 send('\\x1b[A'); expect('put host\\\\ file'); send('\\x03'); expect('> ')
 send('\\x04')

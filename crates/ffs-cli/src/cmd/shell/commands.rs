@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser};
 
-use crate::app;
+use super::directory;
 use crate::cmd::{self, cp};
+use crate::current;
 use crate::fail::{EX_USAGE, Failure, Outcome};
 use crate::output;
-use crate::session::{Session, current};
+use crate::session::{Session, held};
 use crate::spec::{Place, image_path, outside, place};
 
 /// What the shell does after a command.
@@ -104,6 +105,14 @@ macro_rules! commands {
             /// End the shell; end of input does so, too
             #[command(visible_alias = "exit")]
             Quit,
+        }
+
+        /// The exit code of a wrong command line.
+        fn usage_code(command: &str) -> u8 {
+            match command {
+                $(stringify!($module) => cmd::$module::DOC.usage_code,)*
+                _ => EX_USAGE,
+            }
         }
 
         impl Command {
@@ -235,7 +244,7 @@ pub(super) fn run(definition: &mut clap::Command, words: &[OsString]) -> (u8, Ne
             output::error(format!("no such command{}", suggestion(&error)));
             (EX_USAGE, Next::Go)
         }
-        Err(error) => (app::usage(error, app::doc(name)), Next::Go),
+        Err(error) => (output::usage(error, usage_code(name)), Next::Go),
     }
 }
 
@@ -262,7 +271,7 @@ fn print(path: &[u8]) -> Outcome {
 }
 
 fn cd(path: Option<&OsStr>) -> Outcome {
-    current::change_directory(&image_path(path.unwrap_or(OsStr::new("/")))?)?;
+    directory::change(&image_path(path.unwrap_or(OsStr::new("/")))?)?;
     Ok(0)
 }
 
@@ -289,7 +298,7 @@ fn lcd(dir: Option<PathBuf>) -> Outcome {
     let Some(dir) = dir.or_else(home) else {
         return Err(Failure::usage("HOME is not set; name a directory"));
     };
-    current::make_name_absolute()?;
+    current::make_name_absolute().map_err(|error| Failure::host(Path::new("."), &error))?;
     env::set_current_dir(&dir).map_err(|error| Failure::host(&dir, &error))?;
     Ok(0)
 }
@@ -308,7 +317,7 @@ fn rmdir(paths: &[OsString]) -> Outcome {
 }
 
 fn sync() -> Outcome {
-    let Some(volume) = current::volume() else { return Ok(0) };
+    let Some(volume) = held::volume() else { return Ok(0) };
     let image = current::image(OsStr::new(""));
     let failed =
         |error| Failure::new(image.display(), format!("not everything is written: {error}"));

@@ -21,8 +21,9 @@ use rustyline::validate::Validator;
 use rustyline::{Context, Helper};
 
 use crate::namei::{Last, join};
+use crate::session::Session;
 use crate::session::snapshot::AtEnd;
-use crate::session::{Session, current};
+use crate::spec::image_path;
 
 /// How many names are offered at most.
 const MOST: usize = 1000;
@@ -121,7 +122,7 @@ fn fits(name: &[u8], start: &[u8]) -> bool {
 /// Names in the image.
 fn image_names(word: &[u8]) -> Vec<Offer> {
     let (before, start) = split(word);
-    let Some(place) = current::inside(OsStr::from_bytes(before)) else { return Vec::new() };
+    let Ok(place) = image_path(OsStr::from_bytes(before)) else { return Vec::new() };
     let Ok((session, place)) = Session::read_at(&place, AtEnd::Root) else { return Vec::new() };
     let Ok(dir) = session.find(&place.path, Last::Follow) else { return Vec::new() };
     let (entries, _) = sorted_entries(&session.ffs, &dir);
