@@ -220,7 +220,7 @@ impl Shell {
 fn text() -> String {
     let image = current::image(OsStr::new(""));
     let name = Path::new(&image).file_name().unwrap_or(&image);
-    format!("{}:{}> ", show(name.as_bytes()), show(&current::directory()))
+    format!("{}:{}> ", show(name.as_bytes()), show(current::directory()))
 }
 
 /// Runs a command of the host's shell, or an interactive shell; returns its exit code.
