@@ -70,8 +70,9 @@ pub(crate) const DOC: Doc = Doc {
 /// minus in front of a command ignores its failure.
 ///
 /// With -w the image is locked. `sync` and the end of the shell return when all changes are on the
-/// image. ^C stops a command, never the shell. If the shell is killed, a volume with soft updates
-/// keeps what these promise; changes are written about half a minute after they were made.
+/// image. At a prompt ^C stops the command, and not the shell; it ends a script. If the shell is
+/// killed, a volume with soft updates keeps what these promise; changes are written about half a
+/// minute after they were made.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// IMAGE[@N][:/path]; the shell begins in this directory
