@@ -8,7 +8,6 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::bgfsck;
@@ -124,6 +123,7 @@ commands! {
     Mv mv "mv";
     Ln ln "ln";
     Diff diff "diff";
+    Shell shell "shell";
     Df df "df";
     Du du "du";
     Quotacheck quotacheck "quotacheck";
@@ -192,10 +192,10 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
             }
             Err(error) => {
                 output::error(format!("--log: {error}"));
-                known.map_or(EX_USAGE, |doc| doc.usage_code)
+                usage_code(known)
             }
         },
-        Err(error) => usage(error, known),
+        Err(error) => output::usage(error, usage_code(known)),
     }
 }
 
@@ -251,7 +251,7 @@ fn alone<A: Args>(
             start_log(command);
             finish(run(args))
         }
-        Err(error) => usage(error, doc),
+        Err(error) => output::usage(error, usage_code(doc)),
     }
 }
 
@@ -277,6 +277,7 @@ Try it:
   ffs info disk.qcow2              what is in an image, and what to do next
   ffs ls -l disk.img:/etc          list files in an image, also a whole-disk image
   ffs cp -a disk.img:/home .       copy out of an image; with the arguments swapped, into it
+  ffs shell disk.img               a prompt for many steps on one image, or a script of them
   ffs fsck disk.img                check and repair
   ffs mount disk.img /mnt          mount by FUSE; `ffs umount /mnt` waits until all is written
   ffs stat /mnt                    show counters of a mount; `ffs sysctl /mnt` shows its switches
@@ -284,28 +285,9 @@ Try it:
 
 `ffs COMMAND --help` describes a command; `ffs man DIR` writes the manual pages.";
 
-/// Prints the help or the error of clap; returns the exit code.
-fn usage(mut error: clap::Error, doc: Option<&Doc>) -> u8 {
-    if error.kind() == ErrorKind::UnknownArgument {
-        // clap suggests how to pass an unknown option as a value, which is rarely the intention.
-        error.remove(ContextKind::Suggested);
-    }
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed pipe is no error here.
-            let _ = error.print();
-            0
-        }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
-            EX_USAGE
-        }
-        _ => {
-            let text = error.render().to_string();
-            output::error(text.trim_start_matches("error: ").trim_end());
-            doc.map_or(EX_USAGE, |doc| doc.usage_code)
-        }
-    }
+/// The exit code of a wrong command line.
+fn usage_code(doc: Option<&Doc>) -> u8 {
+    doc.map_or(EX_USAGE, |doc| doc.usage_code)
 }
 
 /// Prints the error of a command; returns the exit code.

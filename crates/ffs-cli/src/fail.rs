@@ -16,7 +16,7 @@ pub(crate) const EX_USAGE: u8 = 64;
 /// Exit code of a program that SIGINT ended.
 pub(crate) const INTERRUPTED: u8 = 130;
 /// Exit code of a program that SIGPIPE would have ended.
-const PIPE_CLOSED: u8 = 141;
+pub(crate) const PIPE_CLOSED: u8 = 141;
 
 /// The exit code of a command that ran, or the error that ended it.
 pub(crate) type Outcome = Result<u8, Failure>;

@@ -7,6 +7,7 @@
 //! | `archive_file` | archives and dumps in files, and on standard input and output |
 //! | `copying`, `compare` | progress and messages of copies; comparing trees |
 //! | `session`, `namei`, `spec` | mounted images; paths in them; the notation `IMAGE@N:/path` |
+//! | `current` | the image and the current directory of a shell |
 //! | `walk` | a walk over a tree of an image |
 //! | `mode`, `owner`, `acl` | arguments of chmod(1), chown(8) and setfacl(1) |
 //! | `quotas` | volumes with quotas, for the quota commands |
@@ -31,6 +32,7 @@ mod bsd;
 mod cmd;
 mod compare;
 mod copying;
+mod current;
 mod fail;
 mod hugepages;
 mod log;

@@ -1,10 +1,11 @@
 //! What goes to standard output and standard error: messages, tables, JSON.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 pub(crate) use bsdffs::text::human_size as human;
+use clap::error::{ContextKind, ErrorKind};
 use ffs_core::{Attr, DeviceNumber, FileType, Timespec, XattrNamespace};
 use jiff::tz::TimeZone;
 use serde::Serialize;
@@ -12,20 +13,21 @@ use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Padding, Style};
 
-use crate::fail::Failure;
+use crate::fail::{EX_USAGE, Failure};
 use crate::progress;
 
-static COMMAND: OnceLock<String> = OnceLock::new();
+static COMMAND: Mutex<String> = Mutex::new(String::new());
 static ERRORS: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the name that messages begin with.
+/// Begins a command: its messages begin with `name`, and no error was printed yet.
 pub(crate) fn set_command(name: &str) {
-    // This function is called once, before the first message.
-    let _ = COMMAND.set(name.to_owned());
+    name.clone_into(&mut COMMAND.lock().unwrap_or_else(PoisonError::into_inner));
+    ERRORS.store(0, Ordering::Relaxed);
 }
 
-fn prefix() -> &'static str {
-    COMMAND.get().map_or("ffs", String::as_str)
+fn prefix() -> String {
+    let name = COMMAND.lock().unwrap_or_else(PoisonError::into_inner);
+    if name.is_empty() { "ffs".to_owned() } else { name.clone() }
 }
 
 /// Prints `ffs COMMAND: text` on standard error.
@@ -34,7 +36,7 @@ pub(crate) fn error(text: impl AsRef<str>) {
     message(text.as_ref());
 }
 
-/// How many errors were printed.
+/// How many errors the command has printed.
 pub(crate) fn errors() -> u64 {
     ERRORS.load(Ordering::Relaxed)
 }
@@ -68,6 +70,31 @@ fn message(text: &str) {
         // Without standard error there is no place to report this error.
         let _ = writeln!(io::stderr(), "{}: {text}", prefix());
     });
+}
+
+/// Prints the help or the error of clap; returns the exit code, which is `code` for an
+/// error.
+pub(crate) fn usage(mut error: clap::Error, code: u8) -> u8 {
+    if error.kind() == ErrorKind::UnknownArgument {
+        // clap suggests how to pass an unknown option as a value, which is rarely the intention.
+        error.remove(ContextKind::Suggested);
+    }
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A closed pipe is no error here.
+            let _ = error.print();
+            0
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            EX_USAGE
+        }
+        _ => {
+            let text = error.render().to_string();
+            self::error(text.trim_start_matches("error: ").trim_end());
+            code
+        }
+    }
 }
 
 /// Standard output, buffered. Flush it before the command ends.

@@ -1,4 +1,5 @@
-//! A session: an image that is opened, locked and mounted for one command.
+//! A session: an image that is opened, locked and mounted for one command, or the image that a
+//! shell holds open for all of its commands.
 //!
 //! # Invariants
 //! 1. Commands that read mount read-only and hold the shared lock. They accept images that are
@@ -8,7 +9,10 @@
 //! 3. On a volume with the flag of soft updates, commands that write order their writes. If such a
 //!    command is killed, the image is in a state that a power failure may leave. On other volumes
 //!    the writes have no order, and the image needs a check after a kill.
+//! 4. In `ffs shell` the functions that open an image share what `held` has, if it is that
+//!    image. Such a session does not unmount.
 
+pub(crate) mod held;
 pub(crate) mod snapshot;
 
 use std::ffi::{OsStr, OsString};
@@ -27,7 +31,7 @@ use rustix::io::Errno;
 
 use crate::fail::{Failure, show};
 use crate::signals;
-use crate::spec::{Place, place};
+use crate::spec::{Place, outside};
 
 /// A mounted image.
 pub(crate) struct Session {
@@ -38,8 +42,9 @@ pub(crate) struct Session {
     image: String,
     /// The device of the mounted volume.
     pub device: Arc<dyn BlockDevice>,
-    /// The open image, if the session opened it for writing.
+    /// The open image, if the session opened it.
     opened: Option<Opened>,
+    /// The session unmounts.
     mounted: bool,
 }
 
@@ -61,8 +66,14 @@ impl Session {
 
     /// Mounts `image` to read it, with `options` for a read-only mount.
     pub(crate) fn read_with(image: &OsStr, options: &MountOptions) -> Result<Session, Failure> {
+        if let Some(session) = held::session(image, false) {
+            return session;
+        }
         let opened = open(image, false)?;
-        Session::mount(show(image.as_bytes()), opened.device, options, Env::system())
+        let device = Arc::clone(&opened.device);
+        let mut session = Session::mount(show(image.as_bytes()), device, options, Env::system())?;
+        session.opened = Some(opened);
+        Ok(session)
     }
 
     /// Mounts the volume on `device`, which is called `image`, to read it.
@@ -105,6 +116,9 @@ impl Session {
     /// Mounts `image` to change it, with `options`.
     pub(crate) fn write_with(image: &OsStr, options: &MountOptions) -> Result<Session, Failure> {
         signals::listen();
+        if let Some(session) = held::session(image, true) {
+            return session;
+        }
         let opened = open(image, true)?;
         let name = show(image.as_bytes());
         let device = Arc::clone(&opened.device);
@@ -150,7 +164,7 @@ impl Session {
         ImageRef { ffs: &self.ffs, cred: &self.cred, name: &self.image }
     }
 
-    /// The device of an image that was opened for writing.
+    /// The device of an image that the session opened.
     pub(crate) fn device(&self) -> Option<&dyn BlockDevice> {
         self.opened.as_ref().map(|opened| &*opened.device)
     }
@@ -175,8 +189,10 @@ impl Session {
 
     /// Unmounts.
     pub(crate) fn close(mut self) -> ffs_core::Result<()> {
-        self.mounted = false;
-        self.ffs.unmount()
+        match std::mem::replace(&mut self.mounted, false) {
+            true => self.ffs.unmount(),
+            false => Ok(()),
+        }
     }
 
     /// Unmounts. An error in `result` has precedence over an error of the unmount.
@@ -233,6 +249,9 @@ pub(crate) fn try_open(image: &OsStr, write: bool, read_only: &str) -> Result<Op
         true => failure.hint(read_only),
         false => failure,
     };
+    if let Some(opened) = held::opened(image, write) {
+        return opened;
+    }
     match snapshot::inside(image) {
         Some(inside) if write => Err(advised(snapshot::refusal(&inside), true)),
         Some(inside) => {
@@ -269,7 +288,7 @@ pub(crate) fn open_to_mount(image: &OsStr, how: &OpenOptions) -> Result<Opened, 
 
 /// The image that `IMAGE:/` names.
 fn bare(image: &OsStr) -> OsString {
-    match place(image) {
+    match outside(image) {
         Place::Image(inside) => inside.image,
         Place::Host(_) => image.to_owned(),
     }

@@ -1,7 +1,10 @@
-//! SIGINT, SIGTERM and SIGUSR1.
+//! SIGINT, SIGTERM, SIGHUP and SIGUSR1.
 //!
 //! After the first SIGINT or SIGTERM a command stops and unmounts its image cleanly. The second
 //! one ends the process at once. SIGUSR1 requests a line with the progress of the command.
+//!
+//! A shell at a terminal is different: SIGINT stops the command that runs, and never the shell.
+//! SIGTERM and SIGHUP stop the command, and then the shell unmounts and ends.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
 use crate::fail::{Failure, INTERRUPTED};
 
@@ -30,6 +33,37 @@ fn registered() -> Arc<AtomicBool> {
         let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
     }
     stop
+}
+
+/// Set by SIGTERM and SIGHUP in a shell at a terminal.
+static END: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Installs the handlers of a shell at a terminal, in place of those of [`listen`].
+pub(crate) fn listen_in_shell() {
+    let end = END.get_or_init(Arc::default);
+    STOP.get_or_init(|| {
+        let stop = Arc::default();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // Registering fails only for signals that cannot be caught.
+            let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
+        }
+        for signal in [SIGTERM, SIGHUP] {
+            let _ = signal_hook::flag::register(signal, Arc::clone(end));
+        }
+        stop
+    });
+}
+
+/// Whether a signal requests the end of the shell.
+pub(crate) fn shell_must_end() -> bool {
+    END.get().is_some_and(|end| end.load(Ordering::Relaxed))
+}
+
+/// Forgets a SIGINT in a shell at a terminal: it was for a command that has ended.
+pub(crate) fn forget_in_shell() {
+    if let (Some(stop), Some(_)) = (STOP.get(), END.get()) {
+        stop.store(shell_must_end(), Ordering::Relaxed);
+    }
 }
 
 /// Set by SIGUSR1, cleared by [`take_status_request`].

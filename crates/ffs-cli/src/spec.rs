@@ -1,6 +1,7 @@
 //! Path arguments: `IMAGE[@N]:/path` for a file in an image, or a path of the host. IMAGE is a
 //! file, a block device or a URI. The path inside may lead through snapshots: see `snapshot`. It
-//! may begin with an inode number, `IMAGE:#1234`, instead of `/`.
+//! may begin with an inode number, `IMAGE:#1234`, instead of `/`. In `ffs shell` an argument is a
+//! path in the image that the shell holds open.
 //!
 //! # Invariants
 //! 1. `:/` or `:#` separates the image from the path inside. The first one that follows the name of
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use ffs_device::FileDevice;
 use ffs_image::{is_uri, split_uri};
 
+use crate::current;
 use crate::fail::{Failure, show};
 
 /// A path inside an image.
@@ -43,8 +45,16 @@ pub(crate) enum Place {
     Image(ImagePath),
 }
 
-/// Reads an argument that is on the host or in an image.
+/// Reads an argument that is on the host or in an image. In a shell it is in the image.
 pub(crate) fn place(arg: &OsStr) -> Place {
+    match current::inside(arg) {
+        Some((image, path)) => Place::Image(ImagePath { image, path }),
+        None => outside(arg),
+    }
+}
+
+/// Reads an argument that is on the host or in an image, also in a shell.
+pub(crate) fn outside(arg: &OsStr) -> Place {
     if is_uri(arg) {
         return match split_uri(arg) {
             Some((uri, path)) => {
@@ -124,7 +134,7 @@ pub(crate) fn names_partition(image: &OsStr) -> bool {
 /// The host's metadata of the file `image`, of the disk `FILE` if `image` is `FILE@N`, or of the
 /// image with the snapshot that it names.
 pub(crate) fn file_of(image: &OsStr) -> Option<fs::Metadata> {
-    if let Place::Image(inside) = place(image) {
+    if let Place::Image(inside) = outside(image) {
         return file_of(&inside.image);
     }
     let bytes = image.as_bytes();

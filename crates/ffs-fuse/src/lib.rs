@@ -78,4 +78,5 @@ pub use options::{OptionError, Options, UseIoUring, describe_options, parse_opti
 pub use owners::Owners;
 pub use recorder::{CallArgs, CallRecorder, ServedCall};
 pub use serve::{MountRequest, Mounted, Opener, mount_foreground};
+pub use syncer::Syncer;
 pub use umount::{UnmountRequest, remount, unmount_and_wait};

@@ -34,14 +34,17 @@ impl Stop {
 }
 
 /// The running syncer. Dropping this ends the thread and waits for it.
-pub(crate) struct Syncer {
+pub struct Syncer {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Syncer {
-    /// Starts the thread, which also calls `each` every second.
-    pub(crate) fn start(fs: Ffs, each: impl Fn() + Send + 'static) -> std::io::Result<Syncer> {
+    /// Starts the thread for the volume `fs`. It also calls `each` every second.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start(fs: Ffs, each: impl Fn() + Send + 'static) -> std::io::Result<Syncer> {
         let stop = Arc::new(Stop::default());
         let theirs = Arc::clone(&stop);
         let thread = std::thread::Builder::new()

@@ -22,7 +22,8 @@ use crate::options::OpenOptions;
 use crate::spec::is_uri;
 use crate::{disk, spec};
 
-/// An open image.
+/// An open image. A clone shares the device and the lock.
+#[derive(Clone)]
 pub struct Opened {
     /// The file system's device: the partition, or the whole disk. Holds the lock.
     pub device: Arc<dyn BlockDevice>,

@@ -11,6 +11,7 @@ use crate::namei::Last;
 use crate::output;
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
+use crate::signals;
 use crate::spec::image_path;
 use bsdffs::copy::READ_SIZE;
 
@@ -61,6 +62,7 @@ fn write(session: &Session, path: &[u8], out: &mut dyn Write) -> Result<(), Fail
     let mut buf = vec![0; READ_SIZE];
     let mut at = 0;
     loop {
+        signals::check()?;
         let read = session.ffs.read(&file, at, &mut buf);
         let len = read.map_err(|error| session.failed(path, error))?;
         if len == 0 {

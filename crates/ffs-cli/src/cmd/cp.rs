@@ -78,6 +78,13 @@ pub(crate) struct Args {
     /// Sources, then the target; a path in an image is IMAGE[@N]:/path
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
     paths: Vec<OsString>,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// How files are copied.
+#[derive(clap::Args)]
+pub(crate) struct Flags {
     /// Keep everything: -R and -p, and keep hard links
     #[arg(short)]
     archive: bool,
@@ -107,7 +114,12 @@ pub(crate) struct Args {
     owner: Option<(u32, u32)>,
 }
 
-impl Args {
+impl Flags {
+    /// The same with `-a`.
+    pub(crate) fn archive(self) -> Flags {
+        Flags { archive: true, ..self }
+    }
+
     fn recursive(&self) -> bool {
         self.archive || self.recursive
     }
@@ -131,15 +143,22 @@ impl Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let mut places: Vec<Place> = args.paths.iter().map(|arg| place(arg)).collect();
+    copy(&args.flags, args.paths.iter().map(|arg| place(arg)).collect())
+}
+
+/// Copies all but the last of `places` to the last one.
+///
+/// # Errors
+/// None of them is in an image, or the copy failed.
+pub(crate) fn copy(flags: &Flags, mut places: Vec<Place>) -> Outcome {
     let Some(target) = places.pop() else { return Err(Failure::usage("no target")) };
     if places.iter().chain([&target]).all(|place| matches!(place, Place::Host(_))) {
         let why = "no argument is in an image; write IMAGE:/path for a file in an image";
         return Err(Failure::usage(why));
     }
-    let options = args.options(places.len());
+    let options = flags.options(places.len());
     let progress = CopyProgress(Progress::bytes("copy", None));
-    let job = Job { args: &args, options, progress, done: Vec::new() };
+    let job = Job { flags, options, progress, done: Vec::new() };
     let done = match &target {
         Place::Image(to) => job.into_image(&places, to)?,
         Place::Host(to) => job.onto_host(&places, to)?,
@@ -147,7 +166,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let failed: u64 = done.iter().map(|report| report.failed).sum();
     for report in &done {
         warn_of_losses(report);
-        if args.verbose || report.failed > 0 {
+        if flags.verbose || report.failed > 0 {
             output::note(format!("copied {}", report.summary()));
         }
     }
@@ -160,7 +179,7 @@ const FULL: &str = "files copied before stay; delete files there (ffs rm), or co
                     tree)";
 
 struct Job<'a> {
-    args: &'a Args,
+    flags: &'a Flags,
     options: CopyOptions,
     progress: CopyProgress,
     /// One report for each source.
@@ -184,7 +203,7 @@ impl Job<'_> {
         session: &Session,
     ) -> Result<(), Failure> {
         let (dir, target) =
-            Target::in_image(session, to, self.args.no_target_directory, from.len() > 1)?;
+            Target::in_image(session, to, self.flags.no_target_directory, from.len() > 1)?;
         let mut sink = ImageSink::new(session.image_ref(), dir.clone(), self.options);
         for source in from {
             match source {
@@ -224,7 +243,7 @@ impl Job<'_> {
             return Ok(self.done);
         }
         signals::listen();
-        let (dir, target) = Target::on_host(to, self.args.no_target_directory, from.len() > 1)?;
+        let (dir, target) = Target::on_host(to, self.flags.no_target_directory, from.len() > 1)?;
         let images = images.iter().map(FileId::from).collect();
         let mut sink = HostSink::new(&dir, self.options, images)?;
         let copied = self.each_onto(from, &target, &mut sink);
@@ -299,7 +318,7 @@ impl Job<'_> {
         target: &Target,
     ) -> Result<(), Failure> {
         target.takes(directory)?;
-        if directory && !self.args.recursive() {
+        if directory && !self.flags.recursive() {
             return Err(Failure::new(source, "is a directory").hint("copy it with -a or -R"));
         }
         Ok(())
@@ -307,7 +326,7 @@ impl Job<'_> {
 
     /// Copies a tree of the host.
     fn host(&mut self, path: &Path, target: &Target, sink: &mut dyn Sink) -> Result<(), Failure> {
-        let recursive = self.args.recursive();
+        let recursive = self.flags.recursive();
         let found = if recursive { fs::symlink_metadata(path) } else { fs::metadata(path) };
         let fits = found
             .map_err(|error| Failure::new(path.display(), error))
@@ -337,7 +356,7 @@ impl Job<'_> {
         within: Option<&Vnode>,
         sink: &mut dyn Sink,
     ) -> Result<(), Failure> {
-        let last = if self.args.recursive() { Last::Keep } else { Last::Follow };
+        let last = if self.flags.recursive() { Last::Keep } else { Last::Follow };
         let to = target.path(own_name(&from.path));
         let found = session.find(&from.path, last).and_then(|root| {
             let directory = session.ffs.getattr(&root).kind == FileType::Directory;

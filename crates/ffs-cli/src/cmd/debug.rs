@@ -18,6 +18,7 @@ use ffs_device::BlockDevice;
 use ffs_image::Opened;
 
 use super::{Doc, EXIT};
+use crate::current;
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::{Last, split_number};
 use crate::output;
@@ -88,6 +89,7 @@ enum Lock {
 impl Inspected {
     /// Opens `image`, which may be a snapshot in an image, to read it.
     pub(crate) fn open(image: &OsStr) -> Result<Inspected, Failure> {
+        let image = &current::image(image);
         let opened = session::open(image, false)?;
         let (name, device) = (show(image.as_bytes()), Arc::clone(&opened.device));
         Ok(Inspected { name, device, _lock: Lock::Image(opened) })
@@ -96,9 +98,11 @@ impl Inspected {
     /// Opens the volume of a file, which `arg` names by its path or its number.
     fn with_file(arg: &OsStr) -> Result<(Inspected, Ino), Failure> {
         if let Some((image, ino)) = by_number(arg) {
-            return Ok((Inspected::open(image)?, ino));
+            return Ok((Inspected::open(&image)?, ino));
         }
         let (session, place) = Session::read_at(&image_path(arg)?, AtEnd::File)?;
+        // A shell may have changes in memory; any other session is to be read.
+        session.ffs.sync().map_err(|error| session.failed(&place.path, error))?;
         let ino = session.ffs.getattr(&session.find(&place.path, Last::Keep)?).ino;
         let (name, device) = (show(place.image.as_bytes()), Arc::clone(&session.device));
         Ok((Inspected { name, device, _lock: Lock::Session(session) }, ino))
@@ -153,13 +157,17 @@ impl From<Failure> for Stopped {
     }
 }
 
-/// The image and the number of `IMAGE:#NUMBER`.
-fn by_number(arg: &OsStr) -> Option<(&OsStr, Ino)> {
+/// The image and the number of `IMAGE:#NUMBER`; in a shell of `#NUMBER`.
+fn by_number(arg: &OsStr) -> Option<(OsString, Ino)> {
+    if let Some((image, path)) = current::inside(arg) {
+        let (number, rest) = split_number(&path)?;
+        return Some((image, number.filter(|_| rest.is_empty())?));
+    }
     let bytes = arg.as_bytes();
     let at = bytes.windows(2).rposition(|two| two == b":#").filter(|&at| at > 0)?;
     let (number, rest) = split_number(bytes.get(at + 1..)?)?;
     let ino = number.filter(|_| rest.is_empty())?;
-    Some((OsStr::from_bytes(bytes.get(..at)?), ino))
+    Some((OsStr::from_bytes(bytes.get(..at)?).to_owned(), ino))
 }
 
 /// A file that is shown.

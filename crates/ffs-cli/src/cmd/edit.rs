@@ -1,7 +1,7 @@
 //! `ffs edit`.
 //!
 //! # Invariants
-//! 1. The image is not open while the editor runs.
+//! 1. The image is not open while the editor runs, except in a shell, which holds it open.
 //! 2. A file that changed meanwhile is not overwritten.
 //! 3. If the new content cannot be written, the old one is back, and the new one is kept on the
 //!    host.
@@ -24,7 +24,8 @@ use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::{Last, basename};
 use crate::output;
-use crate::session::Session;
+use crate::session::{Session, held};
+use crate::signals;
 use crate::spec::{ImagePath, image_path};
 
 pub(crate) const DOC: Doc = Doc {
@@ -67,6 +68,7 @@ struct Before {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let spec = image_path(&args.path)?;
+    held::check_may_change(&spec.image)?;
     let session = Session::read(&spec.image)?;
     let result = read(&session, &spec.path);
     let before = session.finish_with(result)?;
@@ -75,6 +77,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let copy = dir.path().join(OsStr::from_bytes(name));
     fs::write(&copy, &before.content).map_err(|e| Failure::host(&copy, &e))?;
     edit(&args, &copy)?;
+    signals::forget_in_shell();
     let content = fs::read(&copy).map_err(|e| Failure::host(&copy, &e))?;
     if content == before.content {
         output::note(format!("{spec}: not changed"));

@@ -13,6 +13,7 @@ use ffs_core::FileType;
 use self::expression::{Action, Expression, Found};
 pub(crate) use self::parse::glob;
 use super::{Doc, EXIT};
+use crate::current;
 use crate::fail::{Failure, Outcome};
 use crate::namei::Last;
 use crate::output::{self, JsonFile};
@@ -72,6 +73,9 @@ pub(crate) fn run(mut args: Args) -> Outcome {
     };
     let at = args.words.iter().position(is_expression).unwrap_or(args.words.len());
     let words = args.words.split_off(at);
+    if args.words.is_empty() && current::in_shell() {
+        args.words.push(OsString::new());
+    }
     if args.words.is_empty() {
         return Err(Failure::usage("an IMAGE or IMAGE:/PATH is needed before the expression"));
     }

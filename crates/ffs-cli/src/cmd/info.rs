@@ -13,6 +13,7 @@ use ffs_ondisk::{Endian, Format};
 use serde::Serialize;
 
 use super::{Doc, EXIT};
+use crate::current;
 use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, human};
 use crate::session::{self, holds_ufs, snapshot};
@@ -95,7 +96,7 @@ struct Ufs {
 pub(crate) fn run(args: Args) -> Outcome {
     let (mut all, mut code) = (Vec::new(), 0);
     for image in &args.images {
-        match info(image) {
+        match info(&current::image(image)) {
             Ok(info) => all.push(info),
             Err(failure) => {
                 code = code.max(failure.code);
@@ -117,6 +118,9 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 fn open(image: &OsString) -> Result<Opened, Failure> {
     if snapshot::inside(image).is_some() {
+        return session::open(image, false);
+    }
+    if current::in_shell() {
         return session::open(image, false);
     }
     let how = OpenOptions { probe: Some(holds_ufs), whole_disk: true, ..OpenOptions::default() };

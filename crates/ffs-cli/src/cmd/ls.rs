@@ -13,6 +13,7 @@ use crate::namei::{join, last};
 use crate::output::{self, JsonFile};
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
+use crate::signals;
 use crate::spec::image_path;
 
 pub(crate) const DOC: Doc = Doc {
@@ -146,6 +147,7 @@ impl List<'_> {
         let mut walked: BTreeSet<Ino> = BTreeSet::new();
         let mut todo = vec![(path.to_vec(), root)];
         while let Some((path, dir)) = todo.pop() {
+            signals::check()?;
             if !walked.insert(self.session.ffs.getattr(&dir).ino) {
                 let image = self.session.image();
                 let path = show(&path);

@@ -39,6 +39,7 @@ pub(crate) mod restore;
 pub(crate) mod rm;
 pub(crate) mod serve;
 pub(crate) mod setfacl;
+pub(crate) mod shell;
 pub(crate) mod snapshot;
 pub(crate) mod stat;
 pub(crate) mod sysctl;

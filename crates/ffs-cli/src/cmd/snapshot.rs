@@ -13,6 +13,7 @@ use ffs_core::Timespec;
 use serde::Serialize;
 
 use super::{Doc, EXIT, mount};
+use crate::current;
 use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, JsonName, human};
 use crate::session::Session;
@@ -164,11 +165,13 @@ impl Line {
 
 fn list_snapshots(args: &ListArgs) -> Outcome {
     let dir = Path::new(&args.image);
-    if dir.is_dir() {
+    if !current::in_shell() && dir.is_dir() {
         let name = show(args.image.as_bytes());
         return print_list(&name, mounted::list(dir)?, args.json);
     }
     let (session, _) = Session::read_at(&image_path(&args.image)?, AtEnd::Root)?;
+    // A shell may have changes in memory.
+    session.ffs.sync().map_err(|error| Failure::new(session.image(), error))?;
     let found = list(&*session.device, &session.ffs, &session.cred);
     let found = found.map_err(|error| Failure::new(session.image(), error))?;
     let printed = print_list(session.image(), found, args.json);
@@ -215,6 +218,10 @@ fn table(lines: &[Line]) -> String {
 }
 
 fn mount_snapshot(args: MountArgs) -> Outcome {
+    if current::in_shell() {
+        let why = "a shell holds the image; mount the snapshot outside";
+        return Err(Failure::usage(why).code(DOC.usage_code));
+    }
     if inside(&args.snapshot).is_none() {
         let text = format!("{} names no file in an image", args.snapshot.display());
         let form = "write IMAGE:/.snap/NAME; ffs snapshot list IMAGE prints the names";

@@ -12,6 +12,7 @@ use ffs_core::{DeviceNumber, FileType};
 use serde::Serialize;
 
 use super::{Doc, EXIT};
+use crate::current;
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::last;
 use crate::output::{self, JsonFile, JsonName, mode_string, time};
@@ -115,7 +116,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 /// Whether `path` is a mount. Only its owner can read the type of a private mount's directory, so
 /// the control file is tried, too.
 fn is_mount(path: &Path) -> bool {
-    path.is_dir() || ffs_fuse::Control::open(path).is_ok()
+    !current::in_shell() && (path.is_dir() || ffs_fuse::Control::open(path).is_ok())
 }
 
 fn look(

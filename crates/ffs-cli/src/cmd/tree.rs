@@ -15,6 +15,7 @@ use crate::namei::{Last, join};
 use crate::output::{self, JsonName, kind_name};
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
+use crate::signals;
 use crate::spec::image_path;
 
 pub(crate) const DOC: Doc = Doc {
@@ -105,6 +106,7 @@ impl Draw<'_> {
     fn walk(&mut self, root: &Vnode, path: &[u8], out: &mut dyn Write) -> Result<(), Failure> {
         let mut stack = vec![self.frame(root, path.to_vec(), String::new())];
         while let Some(top) = stack.last_mut() {
+            signals::check()?;
             let Some((name, ino)) = top.todo.pop() else {
                 stack.pop();
                 continue;

@@ -18,7 +18,7 @@ use ffs_image::Opened;
 
 use super::Session;
 use crate::fail::{Failure, show};
-use crate::spec::{ImagePath, Place, place};
+use crate::spec::{ImagePath, Place, outside};
 
 /// The meaning of a path that ends at a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) type Inner = (Arc<dyn BlockDevice>, ImagePath);
 
 /// The file in an image that `image` names in place of an image.
 pub(crate) fn inside(image: &OsStr) -> Option<ImagePath> {
-    match place(image) {
+    match outside(image) {
         Place::Image(inside) if components(&inside.path).next().is_some() => Some(inside),
         Place::Image(_) | Place::Host(_) => None,
     }

@@ -34,6 +34,7 @@ mod pages;
 mod partitions;
 mod quota;
 mod search;
+mod shell;
 mod sizing;
 mod snapshot;
 mod stress;

@@ -1,13 +1,14 @@
 //! Reading the expression of `ffs find`: the words after the paths.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use ffs_core::{FileType, QuotaType};
+use ffs_core::{FileType, QuotaType, Timespec};
 use ffs_ondisk::geometry::DEV_BSIZE;
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::expression::{Action, Bits, Expression, Node, Number, Test, Which};
+use crate::current;
 use crate::fail::{Failure, show};
 use crate::namei::Last;
 use crate::owner::id_of;
@@ -129,6 +130,14 @@ impl Parser<'_> {
         value.ok_or_else(|| Failure::usage(format!("{word}: its value is missing")))
     }
 
+    /// The modification time of the file at `path`.
+    fn newer(&self, path: &str) -> Result<Timespec, Failure> {
+        let inside = current::inside(OsStr::new(path)).map(|(_, path)| path);
+        let path = inside.as_deref().unwrap_or(path.as_bytes());
+        let file = self.session.find(path, Last::Keep)?;
+        Ok(self.session.ffs.getattr(&file).mtime)
+    }
+
     fn primary(&mut self, word: &str) -> Result<Node, Failure> {
         if let Some(node) = self.without_value(word) {
             return Ok(node);
@@ -172,10 +181,7 @@ impl Parser<'_> {
                 let flags = flags::from_text(names).ok_or_else(|| wrong("flags such as uchg"));
                 Test::Flags(bits, flags?)
             }
-            "-newer" => {
-                let file = self.session.find(value.as_bytes(), Last::Keep)?;
-                Test::Newer(self.session.ffs.getattr(&file).mtime)
-            }
+            "-newer" => Test::Newer(self.newer(&value)?),
             "-maxdepth" => {
                 self.expression.max_depth = depth()?;
                 Test::Always(true)
