@@ -9,6 +9,8 @@ pub struct Cred {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
+    /// Whether this is the super-user. A user who is shown the files of user 0 as its own is not.
+    pub is_root: bool,
     /// Whether the core checks permissions, or the caller has (a kernel with
     /// `default_permissions`). Rules of the format (flags, reserve) are checked in both cases.
     pub checks: Checks,
@@ -27,19 +29,19 @@ impl Cred {
     /// The super-user: passes every permission check, may use the reserve.
     #[must_use]
     pub fn root() -> Cred {
-        Cred { uid: 0, gid: 0, groups: Vec::new(), checks: Checks::Here }
+        Cred { is_root: true, ..Cred::user(0, 0) }
     }
 
-    /// A user with one group.
+    /// A user with one group: user 0 is the super-user.
     #[must_use]
     pub fn user(uid: u32, gid: u32) -> Cred {
-        Cred { uid, gid, groups: Vec::new(), checks: Checks::Here }
+        Cred { uid, gid, groups: Vec::new(), is_root: uid == 0, checks: Checks::Here }
     }
 
     /// Whether this is the super-user.
     #[must_use]
     pub fn is_root(&self) -> bool {
-        self.uid == 0
+        self.is_root
     }
 
     /// Whether the caller is in `gid`.

@@ -92,7 +92,7 @@ fn what_is_no_directory_has_no_names() {
 fn kinds_keep_what_they_were_made_with() {
     for (endian, format) in [(Endian::Little, Format::Ufs1), (Endian::Big, Format::Ufs2)] {
         let w = common::world_of((endian, format, 8192, 1024), OrderingPolicy::Sync);
-        let cred = Cred { uid: 10, gid: 20, groups: vec![], checks: Checks::Done };
+        let cred = Cred { checks: Checks::Done, ..Cred::user(10, 20) };
         let kinds = [
             (NodeKind::Fifo, FileType::Fifo, 0),
             (NodeKind::Socket, FileType::Socket, 0),

@@ -259,12 +259,13 @@ words! {
         |o, v| o.owners.set_uid(v);
     "gid" "a number" "the same for the group"
         |o, v| o.owners.set_gid(v);
-    "umask" "an octal number" "every file is shown with the permissions that this mask lacks, \
-        without its access list; new files and chmod(2) set those on the volume"
+    "umask" "an octal number" "every file is shown with all permissions but those of this mask, \
+        without set-id bits and access list; new files and chmod(2) set those on the volume"
         |o, v| o.owners.set_umask(v);
     "idmap" "u, g or b, and VOLUME:SHOWN:COUNT" "ids from VOLUME on are shown as those from SHOWN \
         on: u of users, g of groups, b of both, as the X-mount.idmap of mount(8); may be given \
-        several times; an id without a range is shown as 4294967294; its programs cannot make files"
+        several times; an id without a range is shown as 4294967294, and a process whose id \
+        no range has cannot make files"
         |o, v| o.owners.add_map(v);
     "writeback" "" "the kernel caches writes: replace_order covers them once the file is closed or \
         synced, and SEEK_DATA and SEEK_HOLE report the whole file as data"
@@ -286,7 +287,8 @@ words! {
         |o, v| read!(o.attr_timeout, seconds(v).map(Some));
     "fsname" "a name" "the source in the mount table, instead of the image"
         |o, v| read!(o.fsname, (!v.is_empty()).then(|| Some(v.to_owned())));
-    "suid" "" "set-id bits and capabilities apply (the default of mount(8) and fstab, for root)"
+    "suid" "" "set-id bits and capabilities apply (the default of mount(8) and fstab, for root, unless owners \
+        are mapped)"
         |o, _| set!(o.suid => Some(true));
     "nosuid" "" "set-id bits and capabilities do not apply (the default of ffs mount)"
         |o, _| set!(o.suid => Some(false));

@@ -9,9 +9,11 @@
 //!    range has.
 //! 2. Nothing on the volume changes by being shown.
 
-/// The id that ids without a range are shown as, and that callers without a range have on the
-/// volume. Linux shows 65534 instead. A program may have that id, and would own all these files.
+/// The id that ids without a range are shown as. Linux shows 65534 instead. A program may have that
+/// id, and would own all these files.
 pub(crate) const UNMAPPED: u32 = u32::MAX - 1;
+/// The id on the volume of a caller who has none there. No file can be given this owner.
+pub(crate) const NO_ID: u32 = u32::MAX;
 
 /// The owners and permissions that programs see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,8 +92,7 @@ impl Ids {
         }
     }
 
-    /// The id on the volume for `id` of a program. Root of the machine is root of the volume,
-    /// unless a range has it.
+    /// The id on the volume for `id` of a program. That of root is 0, unless a range has it.
     pub(crate) fn on_volume(&self, id: u32) -> VolumeId {
         match self {
             Ids::Same => VolumeId::Id(id),
@@ -183,9 +184,16 @@ impl Owners {
         self.users.is_one() || self.groups.is_one() || self.perm.is_some()
     }
 
-    /// Whether access lists do not apply, because all files have the same permissions.
-    pub(crate) fn hide_lists(&self) -> bool {
+    /// Whether the kernel sees neither access lists nor set-id bits, because all files have the
+    /// same permissions.
+    pub(crate) fn hide_modes(&self) -> bool {
         self.perm.is_some()
+    }
+
+    /// Whether files or permissions are shown otherwise than they are. Then set-id files and
+    /// devices of the volume would serve users for whom they were not made.
+    pub(crate) fn differ(&self) -> bool {
+        *self != Owners::default()
     }
 
     /// The permission bits that programs see.

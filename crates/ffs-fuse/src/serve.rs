@@ -189,8 +189,8 @@ fn mount_params(
         read_only,
         allow_other: o.admits_others(),
         default_permissions: o.kernel_checks(),
-        suid: o.suid.unwrap_or(request.like_mount),
-        dev: o.dev.unwrap_or(request.like_mount),
+        suid: o.suid.unwrap_or(request.like_mount && !o.owners.differ()),
+        dev: o.dev.unwrap_or(request.like_mount && !o.owners.differ()),
         exec: o.exec,
     }
 }

@@ -201,7 +201,7 @@ impl Ffs {
     fn write_acl(&self, cred: &Cred, file: &Vnode, name: &[u8], acl: Option<&Acl>) -> Result<()> {
         let ns = XattrNamespace::System;
         // The owner may set the lists, although only root may write the name space.
-        let root = Cred { uid: 0, ..cred.clone() };
+        let root = Cred { is_root: true, ..cred.clone() };
         let Some(acl) = acl else {
             return match self.removexattr(&root, file, ns, name) {
                 Err(Error::NoAttr) => Ok(()),

@@ -154,7 +154,7 @@ fn refuse(fs: &Ffs, one: &Vnode, what: &str) {
     let big = vec![1; 100_000];
     let mut tries = vec![
         ("write", fs.write(&cred, one, 8192, &big, WriteMode::default()).map(drop)),
-        ("truncate", fs.setattr(&Cred { uid: 1000, ..Cred::root() }, one, &set).map(drop)),
+        ("truncate", fs.setattr(&Cred::user(1000, 0), one, &set).map(drop)),
         ("fallocate", fs.fallocate(&cred, one, 0, 1 << 20, Fallocate::Allocate)),
     ];
     if fs.geometry().format == ffs_ondisk::Format::Ufs2 {

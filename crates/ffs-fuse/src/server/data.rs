@@ -1,12 +1,13 @@
 //! Opening, reading and writing files, and fsync.
 
-use super::setattr::set_id;
 use super::{Server, skip_handle};
 use crate::wire::{
     Errno, FSYNC_FDATASYNC, IO_LOCKOWNER, MAX_IO, OPEN_KILL_SUIDGID, Pages, Reply, Request,
     WRITE_CACHE, WRITE_KILL_SUIDGID, fopen,
 };
-use ffs_core::{Access, Atime, Attr, Cred, Fallocate, FileFlags, FileType, Vnode, WriteMode};
+use ffs_core::{
+    Access, Atime, Attr, Cred, Fallocate, FileFlags, FileType, SetIdBits, Vnode, WriteMode,
+};
 
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 const O_RDONLY: u32 = libc::O_RDONLY as u32;
@@ -108,7 +109,8 @@ impl Server {
         let data = a.bytes(size)?;
         let direct = write_flags & IO_LOCKOWNER != 0;
         let file = self.nodes.get_for_io(r.node, !direct)?;
-        let kills = write_flags & WRITE_KILL_SUIDGID != 0 && self.has_set_id(&file);
+        let set_id = self.set_id(write_flags & WRITE_KILL_SUIDGID != 0);
+        let kills = set_id == SetIdBits::Drop && self.has_set_id(&file);
         let cached = write_flags & WRITE_CACHE != 0;
         let old = if cached { self.old_part(&file, offset, size) } else { 0 };
         let mode = WriteMode {
@@ -116,7 +118,7 @@ impl Server {
             append: false,
             // The kernel sends FSYNC after cached writes that must be durable.
             sync: !cached && flags & (O_DIRECT | O_DSYNC) == O_DIRECT | O_DSYNC,
-            set_id: set_id(write_flags & WRITE_KILL_SUIDGID != 0),
+            set_id,
         };
         let cred = if cached { self.owner_of(&file) } else { self.cred(r) };
         let mut n = old;
@@ -156,7 +158,7 @@ impl Server {
     /// page, so the space is charged to the owner.
     fn owner_of(&self, file: &Vnode) -> Cred {
         let a = self.fs.getattr(file);
-        Cred { uid: a.uid, gid: a.gid, groups: Vec::new(), checks: ffs_core::Checks::Done }
+        Cred { checks: ffs_core::Checks::Done, ..Cred::user(a.uid, a.gid) }
     }
 
     pub(super) fn fallocate(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {

@@ -28,7 +28,7 @@ mod setattr;
 mod xattr;
 
 use crate::checker::Checker;
-use crate::owners::{Ids, Owners, UNMAPPED, VolumeId};
+use crate::owners::{Ids, NO_ID, Owners, VolumeId};
 use crate::wire::{Args, Entry, Errno, Features, HandedOut, Reply, Request, Timeouts, op};
 use ffs_core::{Atime, Checks, Cred, Ffs, Vnode};
 use nodes::Nodes;
@@ -87,7 +87,7 @@ impl Server {
     pub(crate) fn new(fs: Ffs, options: ServerOptions) -> ffs_core::Result<Server> {
         let root = fs.root()?;
         // The kernel would apply a list, instead of the permissions that it is shown.
-        let acls = options.default_permissions && fs.acls() && !options.owners.hide_lists();
+        let acls = options.default_permissions && fs.acls() && !options.owners.hide_modes();
         Ok(Server {
             nodes: Nodes::new(root),
             acls,
@@ -289,15 +289,17 @@ impl Server {
         self.cred_with_groups(r)
     }
 
-    /// The caller's ids on the volume. A caller without an id there owns nothing.
+    /// The caller's ids on the volume. A caller without an id there owns nothing. Only root of the
+    /// machine is the super-user, also if another user has the id 0 there.
     fn cred_of(&self, r: &Request<'_>, groups: &[u32], checks: Checks) -> Cred {
         let owners = &self.options.owners;
         let id = |found| if let VolumeId::Id(id) = found { Some(id) } else { None };
         let group = |gid: &u32| id(owners.groups.on_volume(*gid));
         Cred {
-            uid: id(owners.users.on_volume(r.uid)).unwrap_or(UNMAPPED),
-            gid: group(&r.gid).unwrap_or(UNMAPPED),
+            uid: id(owners.users.on_volume(r.uid)).unwrap_or(NO_ID),
+            gid: group(&r.gid).unwrap_or(NO_ID),
             groups: groups.iter().filter_map(group).collect(),
+            is_root: r.uid == 0,
             checks,
         }
     }
@@ -308,7 +310,7 @@ impl Server {
     /// `EOVERFLOW` if the caller has no id on the volume.
     fn creator(&self, r: &Request<'_>, cred: Cred, dir: &Vnode) -> Result<Cred, Errno> {
         let owners = &self.options.owners;
-        if *owners == Owners::default() || self.acts_as_root(r) {
+        if !owners.differ() || self.acts_as_root(r) {
             return Ok(cred);
         }
         let dir = self.fs.getattr(dir);

@@ -1,6 +1,7 @@
 //! Names: lookup, create, remove, link, rename.
 
 use super::{Server, attr};
+use crate::owners::Ids;
 use crate::wire::{Errno, OPEN_KILL_SUIDGID, Reply, Request, op};
 use ffs_core::{Cred, DeviceNumber, Error, NodeKind, RenameMode, Vnode};
 
@@ -80,7 +81,18 @@ impl Server {
         let cred = self.creator(r, cred, &dir)?;
         let default = if self.acls { self.fs.default_acl(&dir)? } else { None };
         let perm = if default.is_some() { new.perm() } else { new.masked_perm() };
+        let perm = perm & !self.denied_set_id(r);
         Ok(make(&cred, &dir, perm)?)
+    }
+
+    /// The set-id bits that a new file of the caller must not have: it gets the owner of its
+    /// directory, although the caller is not the one whose files all are shown as.
+    fn denied_set_id(&self, r: &Request<'_>) -> u16 {
+        let owners = &self.options.owners;
+        let denied = |ids: &Ids, id: u32| ids.is_one() && ids.shown(0) != id && r.uid != 0;
+        let user = if denied(&owners.users, r.uid) { libc::S_ISUID as u16 } else { 0 };
+        let group = if denied(&owners.groups, r.gid) { libc::S_ISGID as u16 } else { 0 };
+        user | group
     }
 
     pub(super) fn mknod(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
@@ -216,6 +228,11 @@ impl Server {
         let (from_name, to_name) = (a.name()?, a.name()?);
         let from = self.node(r)?;
         let to = self.nodes.get(to_dir)?;
-        Ok(self.fs.rename(&self.cred(r), (&from, from_name), (&to, to_name), mode)?)
+        let mut cred = self.cred(r);
+        if matches!(mode, RenameMode::Whiteout { .. }) {
+            // The whiteout is a new file.
+            cred = self.creator(r, cred, &from)?;
+        }
+        Ok(self.fs.rename(&cred, (&from, from_name), (&to, to_name), mode)?)
     }
 }

@@ -47,7 +47,8 @@ impl SetAttrArgs {
         self.has(bit).then(|| if self.has(now) { SetTime::Now } else { SetTime::To(t) })
     }
 
-    fn set(&self) -> SetAttr {
+    /// The change. The kernel does not see set-id bits that are `hidden`.
+    fn set(&self, hidden: bool) -> SetAttr {
         SetAttr {
             perm: self.has(fattr::MODE).then_some((self.mode & 0o7777) as u16),
             uid: self.has(fattr::UID).then_some(self.uid),
@@ -57,7 +58,7 @@ impl SetAttrArgs {
             mtime: self.time(fattr::MTIME, fattr::MTIME_NOW, self.mtime),
             // Only these requests state what happens to set-id bits.
             set_id: if self.has(fattr::SIZE | fattr::UID | fattr::GID) {
-                set_id(self.has(fattr::KILL_SUIDGID))
+                set_id(self.has(fattr::KILL_SUIDGID) || hidden)
             } else {
                 SetIdBits::default()
             },
@@ -70,9 +71,13 @@ impl Server {
     pub(super) fn setattr(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let file = self.node(r)?;
         let args = SetAttrArgs::of(r)?;
-        let mut set = args.set();
-        set.uid = new_owner(&self.options.owners.users, set.uid)?;
-        set.gid = new_owner(&self.options.owners.groups, set.gid)?;
+        let owners = &self.options.owners;
+        let mut set = args.set(owners.hide_modes());
+        if set.uid.is_some() || set.gid.is_some() {
+            let now = self.fs.getattr(&file);
+            set.uid = new_owner(&owners.users, set.uid, now.uid)?;
+            set.gid = new_owner(&owners.groups, set.gid, now.gid)?;
+        }
         // Whether the set-group-id bit may stay depends on all groups of the caller.
         let groups_count = set.perm.is_some_and(|p| p & SET_GROUP != 0) || set.gid.is_some();
         let mut cred =
@@ -94,13 +99,20 @@ impl Server {
         kill: bool,
         out: &mut Reply,
     ) -> Result<(), Errno> {
-        let kills = kill && self.has_set_id(file);
-        let set = SetAttr { size: Some(0), set_id: set_id(kill), ..SetAttr::default() };
+        let set_id = self.set_id(kill);
+        let kills = set_id == SetIdBits::Drop && self.has_set_id(file);
+        let set = SetAttr { size: Some(0), set_id, ..SetAttr::default() };
         self.fs.setattr(&self.cred(r), file, &set)?;
         if kills {
             out.stale = Some(node_of(file.ino()));
         }
         Ok(())
+    }
+
+    /// The effect of a request on set-id bits. The kernel does not ask to remove bits that it does
+    /// not see.
+    pub(super) fn set_id(&self, kill: bool) -> SetIdBits {
+        set_id(kill || self.options.owners.hide_modes())
     }
 
     /// Whether the file has set-id bits. If a change of content clears them, the server has to
@@ -110,15 +122,15 @@ impl Server {
     }
 }
 
-/// The id on the volume for the new owner `shown`. `None`: the owner stays.
+/// The id on the volume for the new owner `shown` of a file that belongs to `now`.
 ///
 /// # Errors
 /// `EPERM` if all files have one owner, `EINVAL` if the volume has no id for this one.
-fn new_owner(ids: &Ids, shown: Option<u32>) -> Result<Option<u32>, Errno> {
+fn new_owner(ids: &Ids, shown: Option<u32>, now: u32) -> Result<Option<u32>, Errno> {
     let Some(shown) = shown else { return Ok(None) };
     match ids.on_volume(shown) {
         VolumeId::Id(id) => Ok(Some(id)),
-        VolumeId::OfFile => Ok(None),
+        VolumeId::OfFile => Ok(Some(now)),
         VolumeId::Unmapped if ids.is_one() => Err(Errno::PERM),
         VolumeId::Unmapped => Err(Errno::INVAL),
     }
@@ -126,6 +138,6 @@ fn new_owner(ids: &Ids, shown: Option<u32>) -> Result<Option<u32>, Errno> {
 
 /// The effect of a request on set-id bits. The kernel decides by the capabilities of the caller,
 /// which the server does not have. Without `kill` they stay, or the kernel clears them itself.
-pub(super) fn set_id(kill: bool) -> SetIdBits {
+fn set_id(kill: bool) -> SetIdBits {
     if kill { SetIdBits::Drop } else { SetIdBits::Keep }
 }

@@ -5,13 +5,17 @@ use crate::access::{self, ACCESS, NO_ID};
 use crate::harness::{Image, Mnt, as_user, errno};
 use crate::{Test, sys};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::process::Command;
 
 pub(crate) const TESTS: &[Test] = &[
     ("every_file_is_mine", every_file_is_mine),
     ("a_umask_replaces_all_permissions", a_umask_replaces_all_permissions),
     ("maps_lead_there_and_back", maps_lead_there_and_back),
     ("access_lists_are_mapped", access_lists_are_mapped),
+    ("a_user_mapped_to_root_is_not_root", a_user_mapped_to_root_is_not_root),
+    ("root_stays_root", root_stays_root),
+    ("set_id_bits_serve_no_other_user", set_id_bits_serve_no_other_user),
 ];
 
 const ME: u32 = 1234;
@@ -165,4 +169,96 @@ fn access_lists_are_mapped() {
     let m = image.mount("ro,acls,umask=066");
     assert!(!can(&m, 500, "cat system"), "a list does not exceed the mask");
     m.end();
+}
+
+fn a_user_mapped_to_root_is_not_root() {
+    let image = foreign();
+    let m = image.mount("rw");
+    for (name, owner) in [("of-another", OTHER), ("of-no-id", u32::MAX - 1)] {
+        fs::write(m.path(name), b"s").unwrap();
+        assert!(can(&m, 0, &format!("chmod 600 {name}")));
+        chown(m.path(name), Some(owner), Some(owner)).unwrap();
+    }
+    m.end();
+    for checks in ["", ",nodefault_permissions"] {
+        let m = image.mount(&format!("idmap=u:0:1234:1,idmap=u:500:500:1{checks}"));
+        assert!(
+            can(&m, ME, "cat system && echo x > mine && chmod 600 mine && rm mine"),
+            "{checks}"
+        );
+        for script in ["cat of-another", "cat of-no-id", "cat home/secret", "chown 500 system"] {
+            assert!(!can(&m, ME, script), "{checks}: {script}");
+        }
+        for id in [OTHER, u32::MAX - 1] {
+            for name in ["of-another", "of-no-id"] {
+                // The kernel knows no other owner than the one that it is shown.
+                let is_shown = checks.is_empty() && id == u32::MAX - 1;
+                assert!(!can(&m, id, &format!("cat {name}")) || is_shown, "{checks}: {id} {name}");
+            }
+        }
+        m.end();
+    }
+}
+
+fn root_stays_root() {
+    let image = foreign();
+    for options in ["uid=1234,gid=1234", "uid=0", "idmap=u:5000:0:1", "idmap=b:77:1:1"] {
+        for checks in ["", ",nodefault_permissions"] {
+            if !checks.is_empty() && !options.starts_with("idmap") {
+                continue;
+            }
+            let m = image.mount(&format!("{options}{checks}"));
+            assert!(can(&m, 0, "cat system home/secret"), "{options}{checks}");
+            assert!(can(&m, 0, "chattr +i system && chattr -i system"), "{options}{checks}");
+            m.end();
+        }
+    }
+    // A whiteout is a new file, too.
+    let m = image.mount("uid=1234,gid=1234");
+    fs::write(m.path("home/a"), b"").unwrap();
+    let (from, to) = (m.path("home/a"), m.path("home/b"));
+    let whiteout = rustix::fs::RenameFlags::WHITEOUT;
+    rustix::fs::renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, to, whiteout).unwrap();
+    m.end();
+    let m = image.mount("ro");
+    assert_eq!(owner(&m, "home/a"), "77:88:0");
+    m.end();
+}
+
+fn set_id_bits_serve_no_other_user() {
+    let image = foreign();
+    let m = image.mount("uid=1234,gid=1234");
+    assert!(can(&m, ME, "echo x > f && chmod 6755 f && chown 1234 f"));
+    assert_eq!(owner(&m, "f"), "1234:1234:755", "as chown does it everywhere");
+    assert!(can(&m, ME, "mkdir -m 777 all && chmod 4755 f"));
+    let script = "python3 -c \"import os; os.open('all/g', os.O_CREAT | os.O_WRONLY, 0o6755)\"";
+    if can(&m, OTHER, script) {
+        assert_eq!(owner(&m, "all/g"), "1234:1234:755", "of a user whose file it is not");
+    } else {
+        println!("skipped: set-id bits of new files: no python3");
+    }
+    m.end();
+    for options in ["umask=0", "umask=0,writeback"] {
+        let m = image.mount("rw");
+        assert!(can(&m, 0, "chmod 4777 f; echo long text > f; chmod 4777 f"));
+        m.end();
+        let m = image.mount(options);
+        assert!(can(&m, OTHER, "printf new | dd of=f conv=notrunc 2>/dev/null; sync f"));
+        m.end();
+        let m = image.mount("ro");
+        assert_eq!(owner(&m, "f"), "0:0:777", "{options}");
+        m.end();
+    }
+    // As fstab mounts for root.
+    let mount = image.program_as("mount.fuse.ffs");
+    for (options, wanted) in [("uid=1234", true), ("rw", false), ("uid=1234,suid,dev", false)] {
+        let mut command = Command::new(&mount);
+        command.arg(image.path()).arg(image.mount_point()).args(["-o", options]);
+        assert!(command.status().unwrap().success(), "{options}");
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let line = table.lines().find(|l| l.contains(image.mount_point().to_str().unwrap()));
+        let found = line.is_some_and(|l| l.contains("nosuid") && l.contains("nodev"));
+        assert_eq!(found, wanted, "{options}: {line:?}");
+        image.unmount().unwrap();
+    }
 }
