@@ -287,8 +287,8 @@ words! {
         |o, v| read!(o.attr_timeout, seconds(v).map(Some));
     "fsname" "a name" "the source in the mount table, instead of the image"
         |o, v| read!(o.fsname, (!v.is_empty()).then(|| Some(v.to_owned())));
-    "suid" "" "set-id bits and capabilities apply (the default of mount(8) and fstab, for root, unless owners \
-        are mapped)"
+    "suid" "" "set-id bits and capabilities apply (the default of mount(8) and fstab, for root, \
+        unless owners are mapped)"
         |o, _| set!(o.suid => Some(true));
     "nosuid" "" "set-id bits and capabilities do not apply (the default of ffs mount)"
         |o, _| set!(o.suid => Some(false));

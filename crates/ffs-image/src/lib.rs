@@ -34,7 +34,7 @@ mod qcow2;
 mod qemu;
 mod spec;
 
-pub use compressed::{Content, decompress};
+pub use compressed::{Content, decompress, is_compressed};
 pub use error::OpenError;
 pub use image::DiskImage;
 pub use magic::{Format, recognise};

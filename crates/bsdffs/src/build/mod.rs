@@ -351,7 +351,8 @@ impl Attempt<'_> {
         let root = volume.fs().root().map_err(BuildError::Mount)?;
         let name = self.name.display().to_string();
         let image = ImageRef { ffs: volume.fs(), cred: volume.cred(), name: &name };
-        let mut sink = ImageSink::new(image, root, CopyOptions::archive());
+        let options = CopyOptions { late_flags: true, ..CopyOptions::archive() };
+        let mut sink = ImageSink::new(image, root, options);
         self.observer.begin(BuildPhase::Copy { bytes });
         let spec = self.builder.mtree.as_ref();
         let follow_tree = bytes.is_none() && self.builder.source_date_epoch.is_none();

@@ -100,7 +100,7 @@ impl Source for TreeSource {
                 return Ok(());
             }
         };
-        let archive = TarSource::new(input, name);
+        let archive = TarSource::new(input, name).require_alone();
         if self.with_data { archive.send(emitter) } else { archive.without_data().send(emitter) }
     }
 }

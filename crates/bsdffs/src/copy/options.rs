@@ -29,6 +29,9 @@ pub struct CopyOptions {
     pub umask: u16,
     /// Refuse to overwrite a file that this copy created: for copies with several sources.
     pub protect_created: bool,
+    /// Set the flags of files in an image after all files are there, so that a file which comes
+    /// later can replace one with `schg`.
+    pub late_flags: bool,
 }
 
 impl CopyOptions {

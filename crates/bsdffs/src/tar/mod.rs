@@ -47,18 +47,26 @@ pub struct TarSource {
     name: String,
     with_data: bool,
     complete: bool,
+    alone: bool,
 }
 
 impl TarSource {
     /// The archive `input`, which has `name` in messages.
     pub fn new(input: Input, name: impl Into<String>) -> TarSource {
-        TarSource { input, name: name.into(), with_data: true, complete: false }
+        TarSource { input, name: name.into(), with_data: true, complete: false, alone: false }
     }
 
     /// Sends where files contain data, but not the data.
     #[must_use]
     pub fn without_data(self) -> TarSource {
         TarSource { with_data: false, ..self }
+    }
+
+    /// Requires that no other archive follows within a megabyte of the end. One may be left there
+    /// if an archive was written over a longer one.
+    #[must_use]
+    pub fn require_alone(self) -> TarSource {
+        TarSource { alone: true, ..self }
     }
 
     /// Requires the blocks of zeros at the end. Some writers omit them; without them an archive may
@@ -71,9 +79,9 @@ impl TarSource {
 
 impl Source for TarSource {
     fn send(self, emitter: &mut Emitter) -> Result<(), CopyEnded> {
-        let (input, with_data, complete) = (self.input, self.with_data, self.complete);
+        let TarSource { input, with_data, complete, alone, .. } = self;
         let (global, place) = (Pax::default(), Place::Start);
-        let mut reader = TarReader { input, with_data, complete, emitter, global, place };
+        let mut reader = TarReader { input, with_data, complete, alone, emitter, global, place };
         match reader.members() {
             Ok(()) => Ok(()),
             Err(ReadError::CopyEnded(ended)) => Err(ended),
@@ -119,6 +127,14 @@ impl From<&str> for ReadError {
     }
 }
 
+/// What follows the end of an archive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Archive,
+    Other,
+}
+
+const NO_ARCHIVE: &str = "this is not a tar archive";
 const TRUNCATED: &str = "the archive is truncated";
 const CONCATENATED: &str = "another archive follows this one, and only the first was read: give \
                             each archive in a file of its own";
@@ -130,6 +146,7 @@ struct TarReader<'a> {
     input: Input,
     with_data: bool,
     complete: bool,
+    alone: bool,
     emitter: &'a mut Emitter,
     /// The global header, which applies to all members after it.
     global: Pax,
@@ -214,36 +231,40 @@ impl TarReader<'_> {
             if block.iter().all(|&byte| byte == 0) {
                 zeros += 1;
                 if zeros == 2 {
-                    let follows = self.another_follows()?;
+                    let next = self.next_content()?;
+                    if first && next == Some(Next::Other) {
+                        return Err(NO_ARCHIVE.into());
+                    }
                     // A writer on a pipe must not get SIGPIPE, and checksums are at the end.
                     self.input.drain()?;
+                    let follows = self.alone && next == Some(Next::Archive);
                     return if follows { Err(CONCATENATED.into()) } else { Ok(None) };
                 }
                 continue;
             }
             return match Header::parse(&block) {
                 Ok(header) => Ok(Some(header)),
-                Err(_) if first && !Header::is_header(&block) => {
-                    Err("this is not a tar archive".into())
-                }
+                Err(_) if first && !Header::is_header(&block) => Err(NO_ARCHIVE.into()),
                 Err(why) => Err(ReadError::Archive(why)),
             };
         }
     }
 
-    /// Whether another archive follows the end of this one, within the zeros of a large tape block.
-    fn another_follows(&mut self) -> io::Result<bool> {
+    /// What follows the end of this archive, within the zeros of a large tape block.
+    fn next_content(&mut self) -> io::Result<Option<Next>> {
         const TAPE_BLOCK: usize = 1 << 20;
         for _ in 0..TAPE_BLOCK / BLOCK {
             let mut block = [0; BLOCK];
-            if self.input.read_or_end(&mut block)? < BLOCK {
-                return Ok(false);
-            }
+            let count = self.input.read_or_end(&mut block)?;
             if block.iter().any(|&byte| byte != 0) {
-                return Ok(Header::parse(&block).is_ok());
+                let is_archive = ffs_image::is_compressed(&block) || Header::parse(&block).is_ok();
+                return Ok(Some(if is_archive { Next::Archive } else { Next::Other }));
+            }
+            if count < BLOCK {
+                break;
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     fn extension(&mut self, header: &Header) -> Result<Vec<u8>, ReadError> {

@@ -138,6 +138,7 @@ impl Flags {
             owner: self.owner,
             umask: umask(),
             protect_created: sources > 1,
+            late_flags: false,
         }
     }
 }

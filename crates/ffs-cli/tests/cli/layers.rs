@@ -4,6 +4,7 @@
 use crate::build::{assert_holds, gnu_tar};
 use crate::common::{Dir, fails, ffs, make_tree, ok, text};
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Runs a shell script in the directory.
@@ -132,6 +133,9 @@ fn a_second_archive_in_a_file_is_no_silent_loss() {
         assert!(!d.path("new.img").exists(), "{name}");
     }
     fails(&["build", &d.str("new.img"), &d.str("odd")], 1, "damaged");
+    // GNU tar and `ffs tar x` read the first one: an archive may be written over a longer one.
+    ok(&["newfs", "-s", "16m", &d.str("x.img")]);
+    ok(&["tar", "x", "-f", &d.str("two.tar"), &format!("{}:/", d.str("x.img"))]);
     // Zeros, and bytes that are no archive, may follow.
     assert!(sh(&d, "xz -dc base.txz > b.tar; echo text >> b.tar; truncate -s +5M b.tar"));
     ok(&["build", &d.str("new.img"), &d.str("b.tar")]);
@@ -161,4 +165,108 @@ fn compressed_dumps_are_restored_and_their_damage_is_noticed() {
         fs::write(&packed, bytes).unwrap();
         fails(&["restore", "-x", "-N", "-f", &packed, "-D", &inside], 1, "damaged");
     }
+}
+
+#[test]
+fn what_follows_compressed_data_is_zeros_or_an_error() {
+    if !gnu_tar() {
+        return println!("skipped: no GNU tar");
+    }
+    let d = Dir::new();
+    assert!(sh(&d, "mkdir t; echo x > t/f; tar -cf a.tar -C t f"));
+    for program in ["gzip", "bzip2", "xz", "zstd"] {
+        if !sh(&d, &format!("command -v {program} >/dev/null && {program} -c a.tar > packed")) {
+            println!("skipped: no {program}");
+            continue;
+        }
+        let packed = d.str("packed");
+        let mut bytes = fs::read(&packed).unwrap();
+        if program != "zstd" {
+            bytes.extend([0; 1024]);
+            fs::write(&packed, &bytes).unwrap();
+        }
+        ok(&["build", "--force", &d.str("a.img"), &packed]);
+        fs::remove_file(d.path("x.img")).unwrap_or(());
+        let inside = format!("{}:/", d.str("x.img"));
+        ok(&["newfs", "-s", "16m", &d.str("x.img")]);
+        ok(&["tar", "x", "-f", &packed, &inside]);
+        assert_eq!(ok(&["cat", &format!("{inside}f")]), "x\n");
+        bytes.extend(b"text");
+        fs::write(&packed, &bytes).unwrap();
+        fails(&["build", "--force", &d.str("b.img"), &packed], 1, "damaged");
+        assert!(!d.path("b.img").exists(), "{program}");
+    }
+}
+
+#[test]
+fn large_windows_and_skipped_frames() {
+    let d = Dir::new();
+    assert!(sh(&d, "mkdir t; echo x > t/f; tar -cf a.tar -C t f"));
+    let more = "head -c 300M /dev/zero | zstd -q --long=30 -c > long.zst; \
+                head -c 1M a.tar | xz --lzma2=dict=512MiB > long.xz; \
+                printf 'P*M\\030\\003\\000\\000\\000abc' > skip.zst; zstd -q -c a.tar >> skip.zst";
+    if !sh(&d, more) {
+        return println!("skipped: no zstd or xz, or not with large windows");
+    }
+    for name in ["long.zst", "long.xz"] {
+        fails(&["build", &d.str("a.img"), &d.str(name)], 1, "needs more than 256 MiB of memory");
+    }
+    ok(&["build", &d.str("a.img"), &d.str("skip.zst")]);
+    // A disk image begins with zeros, but it is no empty archive.
+    fails(&["build", &d.str("b.img"), &d.str("a.img")], 1, "this is not a tar archive");
+}
+
+#[test]
+fn flags_of_an_earlier_source_do_not_stop_a_later_one() {
+    let d = Dir::new();
+    let archive = |name: &str, members: &[(&str, tar::EntryType, &str)]| {
+        let mut out = tar::Builder::new(Vec::new());
+        for (path, kind, flags) in members {
+            let data = if kind.is_dir() { "" } else { path };
+            let mut header = tar::Header::new_ustar();
+            header.set_entry_type(*kind);
+            header.set_mode(0o755);
+            header.set_size(data.len() as u64);
+            if !flags.is_empty() {
+                out.append_pax_extensions([("SCHILY.fflags", flags.as_bytes())]).unwrap();
+            }
+            out.append_data(&mut header, path, data.as_bytes()).unwrap();
+        }
+        d.file(name, &out.into_inner().unwrap())
+    };
+    use tar::EntryType::{Directory, Regular};
+    let base = archive(
+        "base.tar",
+        &[
+            ("lib", Directory, ""),
+            ("lib/libc", Regular, "schg"),
+            ("lib/kept", Regular, "schg,nodump"),
+            ("empty", Directory, "schg"),
+        ],
+    );
+    let over = archive("over.tar", &[("lib/libc", Regular, ""), ("empty/new", Regular, "uchg")]);
+    let image = d.str("a.img");
+    ok(&["build", &image, &base, &over]);
+    let flags = |path: &str| {
+        let shown = ok(&["stat", "--json", &format!("{image}:{path}")]);
+        let value: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        value[0]["flags"].as_str().unwrap().to_owned()
+    };
+    let paths = ["/lib/libc", "/lib/kept", "/empty", "/empty/new"];
+    assert_eq!(paths.map(flags), ["-", "schg,nodump", "schg", "uchg"]);
+}
+
+#[test]
+fn a_replaced_file_is_in_the_size_and_a_type_does_not_change() {
+    let d = Dir::new();
+    let script = "mkdir a b c; head -c 8M /dev/zero | tr '\\0' x > a/f; cp a/f b/f
+        mkdir c/f; ln -s / a/out; mkdir b/out; echo x > b/out/escaped-from-ffs-test";
+    assert!(sh(&d, script));
+    let (image, a, b) = (d.str("a.img"), d.str("a"), d.str("b"));
+    fails(&["build", &image, &a, &d.str("c")], 1, "exists and is not a directory");
+    fails(&["build", &image, &a, &b], 1, "out: exists and is not a directory");
+    assert!(!Path::new("/escaped-from-ffs-test").exists() && !Path::new(&image).exists());
+    assert!(sh(&d, "rm -r b/out"));
+    ok(&["build", "-m", "0", &image, &a, &b]);
+    assert!(fs::metadata(&image).unwrap().len() > 16 << 20, "space for both");
 }

@@ -191,7 +191,7 @@ fn a_user_mapped_to_root_is_not_root() {
         }
         for id in [OTHER, u32::MAX - 1] {
             for name in ["of-another", "of-no-id"] {
-                // The kernel knows no other owner than the one that it is shown.
+                // The kernel compares the owner that it is shown.
                 let is_shown = checks.is_empty() && id == u32::MAX - 1;
                 assert!(!can(&m, id, &format!("cat {name}")) || is_shown, "{checks}: {id} {name}");
             }

@@ -19,11 +19,12 @@
 //!
 //! **Locking.** One lock, held while a unit is decompressed.
 
+mod members;
 mod stream;
 mod xz;
 mod zstd;
 
-pub use stream::{Content, decompress};
+pub use stream::{Content, decompress, is_compressed};
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -31,11 +32,14 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bzip2::bufread::BzDecoder;
 use ffs_device::error::{check_range, check_writable};
 use ffs_device::{BlockDevice, DeviceError, Durability, FileDevice, Operation};
+use flate2::bufread::GzDecoder;
 
 use crate::image::{DiskImage, Refused};
 use crate::magic::Format;
+use members::Members;
 
 /// Most units of a file.
 const MAX_UNITS: usize = 1 << 20;
@@ -162,13 +166,17 @@ impl CompressedDisk {
             let end = done + count as u64;
             if count == 0 || unit.len.is_some_and(|len| end >= len) {
                 if unit.len.is_some_and(|len| end != len) {
-                    return Err(damage("a unit has another length than in the index"));
+                    return Err(damage(io::Error::other(
+                        "a unit has another length than in the index",
+                    )));
                 }
                 self.keep(unit.start + done, &state.buffer[..count])?;
                 // The end of the data, where decoders check the checksum.
                 let extra = if count == 0 { 0 } else { decoder.read(&mut [0]).map_err(damage)? };
                 if extra > 0 {
-                    return Err(damage("a unit has another length than in the index"));
+                    return Err(damage(io::Error::other(
+                        "a unit has another length than in the index",
+                    )));
                 }
                 state.done[index] = end;
                 return Ok(());
@@ -184,8 +192,8 @@ impl CompressedDisk {
         let source = Source::new(&self.file, unit.at, unit.packed);
         let source = io::BufReader::with_capacity(PIECE, source);
         Ok(match self.format {
-            Format::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(source)),
-            Format::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(source)),
+            Format::Gzip => Box::new(Members::<GzDecoder<_>>::new(source)),
+            Format::Bzip2 => Box::new(Members::<BzDecoder<_>>::new(source)),
             Format::Zstd => Box::new(zstd::Frames::new(source)),
             _ => xz::decoder(&self.file, unit)?,
         })
@@ -220,7 +228,12 @@ impl CompressedDisk {
     }
 }
 
-fn damage(error: impl ToString) -> io::Error {
+fn damage(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::OutOfMemory {
+        let text = "decompression needs more than 256 MiB of memory; decompress it first, with its \
+                    own program";
+        return io::Error::new(error.kind(), text);
+    }
     let error = ffs_device::host_words(error.to_string());
     io::Error::other(format!("the compressed data is damaged or truncated: {error}"))
 }

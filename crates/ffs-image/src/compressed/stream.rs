@@ -2,8 +2,11 @@
 
 use std::io::{self, BufRead, Read};
 
+use bzip2::bufread::BzDecoder;
+use flate2::bufread::GzDecoder;
 use lzma_rust2::XzReader;
 
+use super::members::Members;
 use super::{Decoder, damage, xz, zstd};
 use crate::magic::{Format, recognise_start};
 
@@ -19,9 +22,26 @@ pub enum Content<R> {
     Decompressed(Box<dyn Read + Send>),
 }
 
+/// The compression of the file that begins with `start`.
+fn recognise_compressed(start: &[u8]) -> Option<Format> {
+    let is_bzip2 = BZIP2.iter().any(|magic| start.get(4..10) == Some(&magic[..]));
+    match recognise_start(start) {
+        Some(Format::Bzip2) if !is_bzip2 => None,
+        None if zstd::is_skippable(start) => Some(Format::Zstd),
+        Some(found @ (Format::Gzip | Format::Xz | Format::Zstd | Format::Bzip2)) => Some(found),
+        _ => None,
+    }
+}
+
+/// Whether the file that begins with `start` is compressed.
+#[must_use]
+pub fn is_compressed(start: &[u8]) -> bool {
+    recognise_compressed(start).is_some()
+}
+
 /// Decompresses `source` if it begins as a file of gzip, xz, zstd or bzip2. Several such files in a
-/// row are one. Damage is an error of the reads that need the damaged part. A decoder takes at most
-/// 256 MiB of memory.
+/// row are one, and zeros may follow the last one. Damage is an error of the reads that need the
+/// damaged part. A decoder takes at most 256 MiB of memory.
 ///
 /// The beginning is recognised in what one call of [`BufRead::fill_buf`] returns: ten bytes
 /// suffice.
@@ -30,11 +50,10 @@ pub enum Content<R> {
 /// Those of `source`.
 pub fn decompress<R: BufRead + Send + 'static>(mut source: R) -> io::Result<Content<R>> {
     let start = source.fill_buf()?;
-    let is_bzip2 = BZIP2.iter().any(|magic| start.get(4..10) == Some(&magic[..]));
-    let format = recognise_start(start).filter(|f| *f != Format::Bzip2 || is_bzip2);
+    let format = recognise_compressed(start);
     let decoder: Decoder = match format {
-        Some(Format::Gzip) => Box::new(flate2::bufread::MultiGzDecoder::new(source)),
-        Some(Format::Bzip2) => Box::new(bzip2::bufread::MultiBzDecoder::new(source)),
+        Some(Format::Gzip) => Box::new(Members::<GzDecoder<_>>::new(source)),
+        Some(Format::Bzip2) => Box::new(Members::<BzDecoder<_>>::new(source)),
         Some(Format::Zstd) => Box::new(zstd::Frames::new(source)),
         Some(Format::Xz) => Box::new(XzReader::new_mem_limit(source, true, xz::MEMORY)),
         _ => return Ok(Content::Plain(source)),

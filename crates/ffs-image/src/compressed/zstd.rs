@@ -95,6 +95,11 @@ fn frame(file: &FileDevice, at: u64) -> Result<Option<(u64, u64)>, Refused> {
     if end > file.len_bytes() { Err(truncated()) } else { Ok(Some((end - at, len))) }
 }
 
+/// Whether a file begins with a frame that is skipped.
+pub(super) fn is_skippable(start: &[u8]) -> bool {
+    start.len() >= 4 && le32(start, 0) & 0xffff_fff0 == SKIPPABLE
+}
+
 /// The content of consecutive frames.
 pub(super) struct Frames<R> {
     source: R,
@@ -122,6 +127,9 @@ impl<R: io::BufRead> Frames<R> {
                     ..
                 })) => {
                     io::copy(&mut self.source.by_ref().take(length.into()), &mut io::sink())?;
+                }
+                Err(error @ FrameDecoderError::WindowSizeTooBig { .. }) => {
+                    return Err(io::Error::new(io::ErrorKind::OutOfMemory, error.to_string()));
                 }
                 Err(error) => return Err(io::Error::other(error.to_string())),
             }

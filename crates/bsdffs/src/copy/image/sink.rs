@@ -8,11 +8,14 @@
 mod attributes;
 mod nodes;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use ffs_admin::counted;
-use ffs_core::{Cred, Error, Ffs, FileType, Ino, NodeKind, RenameMode, SetAttr, Vnode, WriteMode};
+use ffs_core::{
+    Cred, Error, Ffs, FileFlags, FileType, Ino, NodeKind, RenameMode, SetAttr, Vnode, WriteMode,
+};
 
 use super::ImageRef;
 use crate::copy::entry::{Entry, EntryKind, EntryMeta};
@@ -38,6 +41,8 @@ pub struct ImageSink<'a> {
     /// Symbolic links that this copy created; with [`CopyOptions::protect_created`] all files
     /// except directories.
     created: BTreeSet<Ino>,
+    /// With [`CopyOptions::late_flags`] the flags of files, which they get at the end.
+    late_flags: RefCell<BTreeMap<Ino, FileFlags>>,
     open: Option<OpenFile>,
     /// Temporary names used so far.
     temporaries: u64,
@@ -78,6 +83,7 @@ impl<'a> ImageSink<'a> {
             directories: Vec::new(),
             identities: BTreeMap::new(),
             created: BTreeSet::new(),
+            late_flags: RefCell::default(),
             open: None,
             temporaries: 0,
         }
@@ -409,6 +415,11 @@ impl Sink for ImageSink<'_> {
             self.attributes(&dir, &meta, None, report)?;
             self.set_flags(&dir, meta.flags)?;
             report.set_path_of_losses(&path);
+        }
+        for (ino, flags) in self.late_flags.take() {
+            // A file that was replaced does not exist, unless it has a second name.
+            let Ok(file) = self.ffs().vget(ino, None) else { continue };
+            self.set(&file, &SetAttr { flags: Some(flags), ..SetAttr::default() })?;
         }
         Ok(Vec::new())
     }

@@ -17,7 +17,7 @@ use crate::flags;
 use crate::text::escape;
 
 impl ImageSink<'_> {
-    fn set(&self, file: &Vnode, set: &SetAttr) -> SinkResult {
+    pub(super) fn set(&self, file: &Vnode, set: &SetAttr) -> SinkResult {
         self.ffs().setattr(self.cred(), file, set).map_err(|error| self.error(error))?;
         Ok(())
     }
@@ -144,6 +144,15 @@ impl ImageSink<'_> {
     /// Sets the file flags, except that of snapshots, which belongs to their volume.
     pub(super) fn set_flags(&self, file: &Vnode, wanted: FileFlags) -> SinkResult {
         let (have, wanted) = (self.ffs().getattr(file).flags, flags::portable(wanted));
+        if self.options.late_flags {
+            let (ino, mut late) = (file.ino(), self.late_flags.borrow_mut());
+            // The number may be that of a file that was replaced.
+            late.remove(&ino);
+            if have != wanted {
+                late.insert(ino, wanted);
+            }
+            return Ok(());
+        }
         if have == wanted {
             return Ok(());
         }
