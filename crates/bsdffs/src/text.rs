@@ -1,12 +1,19 @@
 //! Text that messages contain: escaped names and sizes.
 
-/// `name` in a form that is safe to print: control characters and bytes that are not UTF-8 become
-/// `\xNN`.
+/// Whether a character changes the order of the letters around it, or ends the line: a name with it
+/// can look like another one.
+#[must_use]
+pub fn changes_the_line(letter: char) -> bool {
+    matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// `name` in a form that is safe to print: control characters, those that change the line, and
+/// bytes that are not UTF-8 become `\xNN`.
 pub fn escape(name: impl AsRef<[u8]>) -> String {
     let mut out = String::new();
     for piece in name.as_ref().utf8_chunks() {
         for c in piece.valid().chars() {
-            if c.is_control() {
+            if c.is_control() || changes_the_line(c) {
                 let mut bytes = [0; 4];
                 let bytes = c.encode_utf8(&mut bytes).bytes();
                 out.extend(bytes.map(|byte| format!("\\x{byte:02x}")));

@@ -90,7 +90,10 @@ pub(crate) fn make_name_absolute() -> io::Result<()> {
 impl Current {
     /// `arg` as a path of the image.
     fn path(&self, arg: &[u8]) -> Vec<u8> {
-        if arg.starts_with(b"/") || arg.starts_with(b"#") {
+        if arg.starts_with(b"#") {
+            return [&self.snapshot, arg].concat();
+        }
+        if arg.starts_with(b"/") {
             return arg.to_vec();
         }
         let (mut dir, mut rest) = (&self.dir[..], arg);
@@ -160,6 +163,7 @@ mod tests {
         set_directory(b"/.snap/monday:".to_vec(), b"/usr/local".to_vec());
         assert_eq!(path("../../../etc"), "/.snap/monday:/etc");
         assert_eq!(path("/etc"), "/etc");
+        assert_eq!(path("#12"), "/.snap/monday:#12");
         assert!(is(OsStr::new("a.img")) && !is(OsStr::new("b.img")));
         unset();
         assert!(!in_shell());

@@ -18,7 +18,8 @@ use crate::fail::{Failure, INTERRUPTED};
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Installs the handlers of SIGINT and SIGTERM. Commands that change something call it. A second
+/// Installs the handlers of SIGINT, SIGTERM and SIGHUP. Commands that change something call it. A
+/// program that nohup(1) starts keeps ignoring SIGHUP. A second
 /// call does nothing: a second pair of handlers would treat the first signal as the second.
 pub(crate) fn listen() {
     STOP.get_or_init(registered);
@@ -26,13 +27,22 @@ pub(crate) fn listen() {
 
 fn registered() -> Arc<AtomicBool> {
     let stop = Arc::default();
-    for signal in [SIGINT, SIGTERM] {
+    let signals = [SIGINT, SIGTERM, SIGHUP];
+    for signal in signals.into_iter().filter(|signal| *signal != SIGHUP || hangs_up()) {
         // Registering fails only for signals that cannot be caught.
         let code = i32::from(INTERRUPTED);
         let _ = signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&stop));
         let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
     }
     stop
+}
+
+/// Whether SIGHUP is known not to be ignored.
+fn hangs_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) == 0)
 }
 
 /// Set by SIGTERM and SIGHUP in a shell at a terminal.

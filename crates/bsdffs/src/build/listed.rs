@@ -4,9 +4,11 @@
 //! 1. A file without a node is left out and counted, except the root and directories that lead to
 //!    nodes. These belong to root.
 //! 2. Of a node the attributes that it has replace those of the file. An owner or group that it
-//!    lacks is root's.
+//!    lacks is root's. A directory that only leads to nodes has the mode 755.
+//! 3. The names of a file with several count together: an installation logs a hard link without
+//!    owner, flags and set-id bits. The first pass over the tree finds these names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::BuildError;
 use super::mtree::{MtreeSpec, Node, NodeKind};
@@ -25,6 +27,9 @@ pub struct LeftOut {
     pub first: String,
 }
 
+/// The further names of files, by the first one.
+pub(super) type Links = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
+
 /// Passes on the files of a specification.
 pub(super) struct ListedSink<'a> {
     sink: &'a mut dyn Sink,
@@ -33,6 +38,12 @@ pub(super) struct ListedSink<'a> {
     latest: Option<Timespec>,
     found: BTreeSet<Vec<u8>>,
     left_out: LeftOut,
+    /// The names that an earlier pass has found.
+    links: Links,
+    /// Those of this pass.
+    seen: Links,
+    /// Files whose first name is not listed, by that name: the name that they got.
+    renamed: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl<'a> ListedSink<'a> {
@@ -41,20 +52,81 @@ impl<'a> ListedSink<'a> {
         sink: &'a mut dyn Sink,
         spec: Option<&'a MtreeSpec>,
         latest: Option<i64>,
+        links: Links,
     ) -> ListedSink<'a> {
-        let latest = latest.map(|secs| Timespec { secs, nsec: 0 });
-        ListedSink { sink, spec, latest, found: BTreeSet::new(), left_out: LeftOut::default() }
+        ListedSink {
+            sink,
+            spec,
+            latest: latest.map(|secs| Timespec { secs, nsec: 0 }),
+            found: BTreeSet::new(),
+            left_out: LeftOut::default(),
+            links,
+            seen: Links::new(),
+            renamed: BTreeMap::new(),
+        }
     }
 
-    /// What was left out.
+    /// What was left out, and the names of files with several.
     ///
     /// # Errors
     /// [`BuildError::Missing`]: the tree lacks a file of the specification.
-    pub(super) fn into_left_out(self) -> Result<LeftOut, BuildError> {
+    pub(super) fn finished(self) -> Result<(LeftOut, Links), BuildError> {
         match self.spec.and_then(|spec| spec.first_missing(&self.found)) {
             Some((path, line)) => Err(BuildError::Missing { path: escape(path), line }),
-            None => Ok(self.left_out),
+            None => Ok((self.left_out, self.seen)),
         }
+    }
+
+    /// A file, or the first name of one: it gets the first listed one of its names, and the
+    /// attributes of all.
+    fn first_name(
+        &mut self,
+        spec: &MtreeSpec,
+        entry: &Entry,
+        report: &mut CopyReport,
+    ) -> SinkResult {
+        let further = self.links.get(&entry.path).into_iter().flatten();
+        let listed = |path: &'_ Vec<u8>| spec.get(path).map(|node| (path.clone(), node));
+        let names: Vec<(Vec<u8>, &Node)> =
+            std::iter::once(&entry.path).chain(further).filter_map(listed).collect();
+        let Some((path, _)) = names.first().cloned() else {
+            if entry.path.is_empty() || spec.leads_on(&entry.path) {
+                let node = Node { perm: Some(0o755), ..Node::default() };
+                let node = if entry.path.is_empty() { Node::default() } else { node };
+                return self.sink.entry(&with(entry, &node, self.latest), report);
+            }
+            return Err(self.leave_out(entry));
+        };
+        let node = merged(names.iter().map(|(_, node)| *node))?;
+        compare(entry, &node)?;
+        let mut entry = with(entry, &node, self.latest);
+        if path != entry.path {
+            self.renamed.insert(std::mem::replace(&mut entry.path, path.clone()), path.clone());
+        }
+        self.found.insert(path);
+        self.sink.entry(&entry, report)
+    }
+
+    /// A further name of the file at `first`.
+    fn further_name(
+        &mut self,
+        spec: &MtreeSpec,
+        (entry, first): (&Entry, &[u8]),
+        report: &mut CopyReport,
+    ) -> SinkResult {
+        self.seen.entry(first.to_vec()).or_default().push(entry.path.clone());
+        let Some(node) = spec.get(&entry.path) else { return Err(self.leave_out(entry)) };
+        if node.kind == Some(NodeKind::Directory) {
+            return Err(another_type(node));
+        }
+        let first = self.renamed.get(first).map_or(first, Vec::as_slice).to_vec();
+        if first == entry.path {
+            return Err(SinkError::Ignore);
+        }
+        self.found.insert(entry.path.clone());
+        let mut entry = with(entry, node, self.latest);
+        entry.kind = EntryKind::Link(first);
+        self.sink.entry(&entry, report)
     }
 
     fn leave_out(&mut self, entry: &Entry) -> SinkError {
@@ -69,18 +141,10 @@ impl<'a> ListedSink<'a> {
 impl Sink for ListedSink<'_> {
     fn entry(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
         let Some(spec) = self.spec else { return self.sink.entry(entry, report) };
-        let Some(node) = spec.get(&entry.path) else {
-            if !entry.path.is_empty() && !spec.leads_on(&entry.path) {
-                return Err(self.leave_out(entry));
-            }
-            return self.sink.entry(&with(entry, &Node::default(), self.latest), report);
-        };
-        if node.kind.is_some_and(|kind| !is_of(&entry.kind, kind)) {
-            let line = node.line;
-            return Err(SinkError::skip(format!("the tree has another type than line {line}")));
+        match &entry.kind {
+            EntryKind::Link(first) => self.further_name(spec, (entry, first), report),
+            _ => self.first_name(spec, entry, report),
         }
-        self.found.insert(entry.path.clone());
-        self.sink.entry(&with(entry, node, self.latest), report)
     }
 
     fn data(&mut self, offset: u64, bytes: &[u8]) -> SinkResult {
@@ -125,16 +189,48 @@ fn with(entry: &Entry, node: &Node, latest: Option<Timespec>) -> Entry {
     entry
 }
 
-/// Whether a file of the tree has the type of a node. A hard link was compared with its first name.
-fn is_of(kind: &EntryKind, wanted: NodeKind) -> bool {
-    match kind {
-        EntryKind::Directory => wanted == NodeKind::Directory,
-        EntryKind::File(_) => wanted == NodeKind::File,
-        EntryKind::Symlink(_) => wanted == NodeKind::Symlink,
-        EntryKind::Fifo => wanted == NodeKind::Fifo,
-        EntryKind::Socket => wanted == NodeKind::Socket,
-        EntryKind::Char(_) => wanted == NodeKind::Char,
-        EntryKind::Block(_) => wanted == NodeKind::Block,
-        EntryKind::Link(_) => wanted != NodeKind::Directory,
+/// The node of a file with these names.
+fn merged<'a>(names: impl Iterator<Item = &'a Node> + Clone) -> Result<Node, SinkError> {
+    let whole = names.clone().filter(|node| node.uid.is_some() || node.gid.is_some());
+    let Some(base) = whole.clone().next().or_else(|| names.clone().next()) else {
+        return Ok(Node::default());
+    };
+    let same = |node: &Node| {
+        (node.uid, node.gid, node.perm) == (base.uid, base.gid, base.perm)
+            && (node.flags.is_none() || base.flags.is_none() || node.flags == base.flags)
+    };
+    if let Some(other) = whole.clone().find(|node| !same(node)) {
+        let (one, two) = (base.line, other.line);
+        let why = format!("lines {one} and {two} give names of one file different attributes");
+        return Err(SinkError::skip(why));
+    }
+    let flags = names.clone().find_map(|node| node.flags);
+    let mtime = base.mtime.or_else(|| names.clone().find_map(|node| node.mtime));
+    Ok(Node { flags, mtime, ..base.clone() })
+}
+
+fn another_type(node: &Node) -> SinkError {
+    SinkError::skip(format!("the tree has another type than line {}", node.line))
+}
+
+/// Compares the type of a file, and the target of a symbolic link, with its node.
+fn compare(entry: &Entry, node: &Node) -> SinkResult {
+    let kind = match &entry.kind {
+        EntryKind::Directory => NodeKind::Directory,
+        EntryKind::Symlink(_) => NodeKind::Symlink,
+        EntryKind::Fifo => NodeKind::Fifo,
+        EntryKind::Socket => NodeKind::Socket,
+        EntryKind::Char(_) => NodeKind::Char,
+        EntryKind::Block(_) => NodeKind::Block,
+        EntryKind::File(_) | EntryKind::Link(_) => NodeKind::File,
+    };
+    if node.kind.is_some_and(|wanted| wanted != kind) {
+        return Err(another_type(node));
+    }
+    match (&entry.kind, &node.link) {
+        (EntryKind::Symlink(target), Some(wanted)) if target != wanted => Err(SinkError::skip(
+            format!("the symbolic link has another target than line {}", node.line),
+        )),
+        _ => Ok(()),
     }
 }

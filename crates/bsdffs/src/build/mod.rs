@@ -38,7 +38,7 @@ use crate::volume::Volume;
 
 pub use error::BuildError;
 pub use listed::LeftOut;
-use listed::ListedSink;
+use listed::{Links, ListedSink};
 pub use mtree::{MtreeError, MtreeSpec, UserNames};
 pub use survey::Survey;
 pub use tree::Tree;
@@ -258,7 +258,7 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     fn run(&mut self, tree: Tree, xattrs: SurveyXattrs) -> Result<BuiltImage, BuildError> {
-        let survey = self.survey(&tree, xattrs)?;
+        let (survey, links) = self.survey(&tree, xattrs)?.unzip();
         let mut options = self.options(survey.as_ref())?;
         let size = options.size.ok_or(BuildError::SizeNeeded)?;
         let clock = Arc::new(ManualClock::new(self.volume_time(survey.as_ref())));
@@ -272,7 +272,8 @@ impl Attempt<'_> {
         let ffs = Ffs::mount(device, &mount_options(), env).map_err(BuildError::Mount)?;
         let volume = Volume::from_mounted(ffs, Cred::root());
         let bytes = survey.map(|survey| survey.bytes());
-        let (report, left_out) = self.copy(&volume, tree, &clock, bytes)?;
+        let links = links.unwrap_or_default();
+        let (report, left_out) = self.copy(&volume, (tree, links), &clock, bytes)?;
         let stat = volume.statfs();
         volume.fs().unmount().map_err(BuildError::Unmount)?;
         Ok(BuiltImage {
@@ -285,8 +286,12 @@ impl Attempt<'_> {
         })
     }
 
-    /// Measures the tree; `None` if it can be read only once.
-    fn survey(&mut self, tree: &Tree, xattrs: SurveyXattrs) -> Result<Option<Survey>, BuildError> {
+    /// Measures the tree, and finds files with several names; `None` if it can be read only once.
+    fn survey(
+        &mut self,
+        tree: &Tree,
+        xattrs: SurveyXattrs,
+    ) -> Result<Option<(Survey, Links)>, BuildError> {
         let Some(tree) = tree.try_clone()? else { return Ok(None) };
         let mut survey = Survey::new(&self.builder.newfs)?;
         let with_xattrs = xattrs == SurveyXattrs::Yes;
@@ -296,11 +301,12 @@ impl Attempt<'_> {
         self.observer.begin(BuildPhase::Measure);
         let source = TreeSource { tree, with_data: false, with_xattrs };
         let ImageBuilder { mtree, source_date_epoch, .. } = self.builder;
-        let mut listed = ListedSink::new(&mut survey, mtree.as_ref(), *source_date_epoch);
+        let mut listed =
+            ListedSink::new(&mut survey, mtree.as_ref(), *source_date_epoch, Links::new());
         let report = transfer(source, &mut listed, self.observer)?;
         check_complete(&report)?;
-        listed.into_left_out()?;
-        Ok(Some(survey))
+        let (_, links) = listed.finished()?;
+        Ok(Some((survey, links)))
     }
 
     /// The options of the file system, with its size.
@@ -344,7 +350,7 @@ impl Attempt<'_> {
     fn copy(
         &mut self,
         volume: &Volume,
-        tree: Tree,
+        (tree, links): (Tree, Links),
         clock: &ManualClock,
         bytes: Option<u64>,
     ) -> Result<(CopyReport, LeftOut), BuildError> {
@@ -363,10 +369,10 @@ impl Attempt<'_> {
             latest: Timespec::default(),
         };
         let source = TreeSource { tree, with_data: true, with_xattrs: true };
-        let mut listed = ListedSink::new(&mut sink, spec, self.builder.source_date_epoch);
+        let mut listed = ListedSink::new(&mut sink, spec, self.builder.source_date_epoch, links);
         let report = transfer(source, &mut listed, &mut observer)?;
         check_complete(&report)?;
-        Ok((report, listed.into_left_out()?))
+        Ok((report, listed.finished()?.0))
     }
 }
 

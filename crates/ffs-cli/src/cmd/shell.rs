@@ -85,7 +85,7 @@ pub(crate) struct Args {
     #[arg(short = 'f', long = "file", value_name = "SCRIPT", conflicts_with = "commands")]
     script: Option<PathBuf>,
     /// Run this command; may be given several times
-    #[arg(short = 'c', long = "command", value_name = "COMMAND")]
+    #[arg(short = 'c', long = "command", value_name = "COMMAND", allow_hyphen_values = true)]
     commands: Vec<OsString>,
     /// Neither read nor write the history of lines
     #[arg(long)]

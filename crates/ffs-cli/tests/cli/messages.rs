@@ -296,7 +296,7 @@ fn wrong_words_are_answered_with_close_ones_only() {
     let image = d.image("a.img", "8m", &[]);
     let dir = d.str("");
     fails(&["mount", "-o", "noatme", &image, &dir], 1, "did you mean 'noatime'");
-    for word in ["uid=abc", "gid=5", "xyz", "utf8"] {
+    for word in ["uid=abc", "codepage=5", "xyz", "utf8"] {
         let stderr = fails(&["mount", "-o", word, &image, &dir], 1, word);
         assert!(!stderr.contains("did you mean"), "{stderr}");
     }

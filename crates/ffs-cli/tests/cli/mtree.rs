@@ -27,7 +27,7 @@ fn installed(d: &Dir) -> String {
 ./bin type=dir uname=root gname=wheel mode=0755
 ./bin/cat type=file uname=root gname=wheel mode=0444
 ./bin/cat type=file uname=root gname=operator mode=4555 flags=schg
-./bin/dog type=file uname=root gname=operator mode=4555 flags=schg
+./bin/dog type=file mode=0555
 ./tmp type=dir mode=1777 uname=root gname=wheel tags=package=runtime
 ./usr/lib/libc.so.7 type=file uid=7 gid=8 mode=0444
 ./usr/lib/libc.so type=link uname=root gname=wheel mode=0755 link=libc.so.7
@@ -67,7 +67,7 @@ fn owners_and_modes_are_those_of_the_specification() {
             ("/bin/dog", "0:5 4555 schg"),
             ("/tmp", "0:0 1777 -"),
             // It only leads to files that are listed.
-            ("/usr", "0:0 0700 -"),
+            ("/usr", "0:0 0755 -"),
             ("/usr/lib/libc.so.7", "7:8 0444 -"),
             ("/var/empty", "0:0 0555 schg"),
         ] {
@@ -100,6 +100,8 @@ fn what_does_not_fit_leaves_no_image() {
             "the tree has no missing, which line 16 of the specification names",
         ),
         ("./bin/cat type=dir", "another type than line 16"),
+        ("./usr/lib/libc.so type=link link=other", "another target than line 16"),
+        ("./bin/dog uid=0 mode=0555", "lines 9 and 16 give names of one file different attributes"),
         ("./bin/cat uname=alice", "uname=alice: the number of this name is not known"),
         ("./../cat uid=1", "contains '..'"),
     ] {
@@ -114,4 +116,26 @@ fn what_does_not_fit_leaves_no_image() {
     fs::create_dir(d.path("db")).unwrap();
     let users = d.str("db");
     fails(&["build", "--mtree", &metalog, "--users", &users, &image, &dest], 1, "uname=root");
+}
+
+#[test]
+fn a_file_is_there_under_its_listed_names_alone() {
+    let d = Dir::new();
+    installed(&d);
+    let image = d.str("root.img");
+    let script = "ln dest/bin/dog dest/bin/eel; ln dest/bin/dog dest/bin/ant";
+    let mut shell = Command::new("sh");
+    assert!(shell.args(["-ec", script]).current_dir(d.0.path()).status().unwrap().success());
+    let metalog = d.file("part", b"./bin/dog uid=5 mode=4711\n./bin/eel mode=0555\n");
+    build(&d, &image, &metalog, &[]);
+    fsck_clean(Path::new(&image));
+    let names = ok(&["ls", &format!("{image}:/bin")]);
+    assert_eq!(names.split_whitespace().collect::<Vec<&str>>(), ["dog", "eel"]);
+    assert_eq!(ok(&["cat", &format!("{image}:/bin/eel")]), "cat\n");
+    let shown = ok(&["stat", "--json", &format!("{image}:/bin/eel")]);
+    let value: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(
+        (&value[0]["mode"], &value[0]["uid"], &value[0]["nlink"]),
+        (&"4711".into(), &5.into(), &2.into())
+    );
 }

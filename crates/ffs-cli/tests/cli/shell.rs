@@ -129,6 +129,19 @@ fn words_are_split_as_in_a_shell() {
 }
 
 #[test]
+fn nothing_is_taken_for_the_current_directory() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    done(&["-w", &image], "mkdir -p /k/l/m\ncd /k/l\ntouch 'a '\nrm a\\ \n");
+    for line in ["rm -r ''", "mv '' /t", "chmod 0 \"\"", "get ''"] {
+        ends(&["-w", &image], &format!("cd /k/l\n{line}"), 64, "an empty argument");
+    }
+    assert_eq!(done(&[&image], "ls /k/l"), "m\n");
+    let args = ["shell", &image, "-c", "-ls /nope", "-c", "pwd"];
+    assert_eq!(ok(&args), "/\n");
+}
+
+#[test]
 fn a_script_is_a_file_a_pipe_or_words() {
     let d = Dir::new();
     let image = d.image("a.img", "16m", &["-U"]);

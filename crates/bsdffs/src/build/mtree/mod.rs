@@ -6,7 +6,7 @@
 //! # Invariants
 //! 1. A path has one node: the last line of a path counts, as an installation may replace a file.
 //! 2. No path leads out of the tree.
-//! 3. Memory is linear in the size of the text.
+//! 3. A path has at most 1024 bytes, as FreeBSD's `PATH_MAX`, so memory is bounded by the text.
 //!
 //! Reference: FreeBSD mtree(5); makefs(8).
 
@@ -18,13 +18,42 @@ use std::fmt;
 
 use ffs_core::{FileFlags, Timespec};
 
-use crate::flags;
+use crate::flags::FlagsChange;
 use crate::text::escape;
 pub use names::UserNames;
 use words::{Lines, decode};
 
 /// Longest line, bytes, with its continuations.
 const MAX_LINE: usize = 64 << 10;
+/// Longest path, bytes.
+const MAX_PATH: usize = 1024;
+/// Keywords whose values are not compared with the tree.
+const UNUSED: [&str; 21] = [
+    "cksum",
+    "device",
+    "ignore",
+    "inode",
+    "md5",
+    "md5digest",
+    "nlink",
+    "nochange",
+    "resdevice",
+    "ripemd160digest",
+    "rmd160",
+    "rmd160digest",
+    "sha1",
+    "sha1digest",
+    "sha256",
+    "sha256digest",
+    "sha384",
+    "sha384digest",
+    "sha512",
+    "sha512digest",
+    "size",
+];
+/// Keywords that are used.
+const USED: [&str; 11] =
+    ["flags", "gid", "gname", "link", "mode", "optional", "tags", "time", "type", "uid", "uname"];
 
 /// A line that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +105,8 @@ pub(crate) struct Node {
     pub(crate) perm: Option<u16>,
     pub(crate) flags: Option<FileFlags>,
     pub(crate) mtime: Option<Timespec>,
+    /// The target of a symbolic link.
+    pub(crate) link: Option<Vec<u8>>,
     /// The tree may lack the file.
     pub(crate) is_optional: bool,
     /// The number of its line.
@@ -105,17 +136,14 @@ impl MtreeSpec {
             let words = words.map_err(|why| fail(why.to_owned()))?;
             let Some((name, keywords)) = words.split_first() else { continue };
             match *name {
-                b"/set" => set(&mut defaults, keywords),
+                b"/set" => set(&mut defaults, keywords).map_err(fail)?,
                 b"/unset" => unset(&mut defaults, keywords),
                 b".." => {
                     directory.pop();
                 }
-                name if name.starts_with(b"/") && !name[1..].contains(&b'/') => {
-                    return Err(fail(format!("an unknown command {}", escape(name))));
-                }
                 name => {
                     let mut own = defaults.clone();
-                    set(&mut own, keywords);
+                    set(&mut own, keywords).map_err(fail)?;
                     let node = node(&own, users, line).map_err(fail)?;
                     let name = decode(name).map_err(fail)?;
                     let is_full = name.contains(&b'/');
@@ -132,8 +160,10 @@ impl MtreeSpec {
     }
 
     fn add(&mut self, path: &[Vec<u8>], node: Node) {
-        for upto in 0..path.len() {
-            self.parents.insert(path[..upto].join(&b'/'));
+        for upto in (0..path.len()).rev() {
+            if !self.parents.insert(path[..upto].join(&b'/')) {
+                break;
+            }
         }
         self.nodes.insert(path.join(&b'/'), node);
     }
@@ -159,12 +189,25 @@ impl MtreeSpec {
 
 type Keywords<'a> = BTreeMap<&'a [u8], &'a [u8]>;
 
-fn set<'a>(to: &mut Keywords<'a>, words: &[&'a [u8]]) {
+/// Adds keywords to those before them. A name and a number of an owner replace each other.
+fn set<'a>(to: &mut Keywords<'a>, words: &[&'a [u8]]) -> Result<(), String> {
+    let mut own = Keywords::new();
     for word in words {
         let at = word.iter().position(|&byte| byte == b'=');
         let (key, value) = at.map_or((*word, &b""[..]), |at| (&word[..at], &word[at + 1..]));
-        to.insert(key, value);
+        let known = USED.iter().chain(&UNUSED).any(|known| known.as_bytes() == key);
+        if !known {
+            return Err(format!("the keyword {} is not known or not supported", escape(key)));
+        }
+        own.insert(key, value);
     }
+    for pair in [[&b"uid"[..], b"uname"], [b"gid", b"gname"]] {
+        if pair.iter().any(|key| own.contains_key(key)) {
+            to.retain(|key, _| !pair.contains(key));
+        }
+    }
+    to.extend(own);
+    Ok(())
 }
 
 fn unset(from: &mut Keywords<'_>, words: &[&[u8]]) {
@@ -174,7 +217,7 @@ fn unset(from: &mut Keywords<'_>, words: &[&[u8]]) {
     from.retain(|key, _| !words.contains(key));
 }
 
-/// The node with these keywords. Those of contents and links are not used.
+/// The node with these keywords.
 fn node(keywords: &Keywords<'_>, users: &UserNames, line: usize) -> Result<Node, String> {
     let get = |key: &str| keywords.get(key.as_bytes()).copied();
     let text = |key: &str| get(key).map(|value| String::from_utf8_lossy(value).into_owned());
@@ -200,7 +243,10 @@ fn node(keywords: &Keywords<'_>, users: &UserNames, line: usize) -> Result<Node,
     let set_flags = match text("flags").as_deref() {
         None => None,
         Some("none" | "") => Some(FileFlags::empty()),
-        Some(names) => Some(flags::from_text(names).ok_or_else(|| wrong("flags", names))?),
+        Some(names) => {
+            let change = FlagsChange::parse(names).map_err(|_| wrong("flags", names))?;
+            Some(change.apply(FileFlags::empty()))
+        }
     };
     let kind = match text("type").as_deref() {
         None => None,
@@ -214,6 +260,7 @@ fn node(keywords: &Keywords<'_>, users: &UserNames, line: usize) -> Result<Node,
         perm: of("mode", mode)?,
         flags: set_flags,
         mtime,
+        link: get("link").map(decode).transpose()?,
         is_optional: get("optional").is_some(),
         line,
     })
@@ -232,8 +279,9 @@ fn kind(name: &str) -> Option<NodeKind> {
     })
 }
 
+/// An octal number; type bits are left out.
 fn mode(value: &str) -> Option<u16> {
-    u16::from_str_radix(value, 8).ok().filter(|mode| *mode <= 0o7777)
+    u16::from_str_radix(value, 8).ok().map(|mode| mode & 0o7777)
 }
 
 /// Seconds, a point, and nanoseconds, which are a number of their own: `5.9` is 9 ns after 5 s.
@@ -245,6 +293,9 @@ fn time(value: &str) -> Option<Timespec> {
 
 /// The components of a path from the root of the tree.
 fn full(path: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    if path.len() > MAX_PATH {
+        return Err(format!("a path of more than {MAX_PATH} bytes"));
+    }
     let parts = path.split(|&byte| byte == b'/');
     let parts = parts.filter(|part| !part.is_empty() && *part != b".");
     parts
@@ -259,6 +310,10 @@ fn full(path: &[u8]) -> Result<Vec<Vec<u8>>, String> {
 fn below(directory: &[Vec<u8>], name: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let mut path = directory.to_vec();
     path.extend(full(name)?);
+    let length: usize = path.iter().map(|name| name.len() + 1).sum();
+    if length > MAX_PATH {
+        return Err(format!("a path of more than {MAX_PATH} bytes"));
+    }
     Ok(path)
 }
 

@@ -66,7 +66,9 @@ fn errors_name_the_line_and_the_word() {
     for (text, wanted) in [
         ("./a uname=alice", "line 1: uname=alice: the number of this name is not known"),
         ("\n./a mode=u+x", "line 2: mode=u+x: not understood"),
-        ("./a mode=10000", "line 1: mode=10000: not understood"),
+        ("./a mode=99", "line 1: mode=99: not understood"),
+        ("./a mdoe=1", "line 1: the keyword mdoe is not known or not supported"),
+        ("./a contents=b", "line 1: the keyword contents is not known or not supported"),
         ("./a type=door", "line 1: type=door: not understood"),
         ("./a uid=-1", "line 1: uid=-1: not understood"),
         ("./a time=5.1000000000", "line 1: time=5.1000000000: not understood"),
@@ -74,12 +76,31 @@ fn errors_name_the_line_and_the_word() {
         ("./a/../../b mode=1", "line 1: the path ./a/../../b contains '..'"),
         ("./a\\999 mode=1", "line 1: the name ./a\\999 has an encoding that is not understood"),
         ("./a\\000b", "line 1: the name ./a\\000b has an encoding that is not understood"),
-        ("/sett uid=0", "line 1: an unknown command /sett"),
     ] {
         assert_eq!(error(text), wanted);
     }
+    let deep = "a type=dir\n".repeat(600);
+    assert_eq!(error(&deep), "line 513: a path of more than 1024 bytes");
+    assert_eq!(error(&"a/".repeat(600)), "line 1: a path of more than 1024 bytes");
     let long = format!("a {}", "b\\\n".repeat(80_000));
     assert_eq!(error(&long), "line 1: the line is too long");
     assert_eq!(parse("").nodes.len(), 0);
     assert_eq!(parse("..\n..\n./a\\").nodes.len(), 1, "no end of line");
+}
+
+#[test]
+fn lines_replace_defaults_and_comments_end_them() {
+    let spec = parse(
+        "/set uid=7 gid=7 mode=0644\r\n./a uname=man \\\r\n  gname=wheel # was uid=3 mode=4755\r\n\
+         ./b mode=0100755 flags=noschg,dump#optional\n./c\\#d uid=0\n/bin type=dir uname=root\n\
+         ./l type=link link=a\\040b\n",
+    );
+    let owner = |path: &[u8]| spec.get(path).map(|node| (node.uid, node.gid, node.perm));
+    assert_eq!(owner(b"a"), Some((Some(9), Some(0), Some(0o644))));
+    assert_eq!(owner(b"b"), Some((Some(7), Some(7), Some(0o755))));
+    assert_eq!(spec.get(b"b").unwrap().flags, Some(FileFlags::empty()));
+    assert!(!spec.get(b"b").unwrap().is_optional);
+    assert_eq!(owner(b"c#d").unwrap().0, Some(0));
+    assert_eq!(owner(b"bin").unwrap().0, Some(0));
+    assert_eq!(spec.get(b"l").unwrap().link.as_deref(), Some(&b"a b"[..]));
 }

@@ -1,7 +1,7 @@
 //! The lines of a specification, and the encoding of names in it.
 
 /// The lines of a text: each with its number, divided into words. A backslash at the end of a line
-/// continues it; lines that begin with `#` and empty lines have no words.
+/// continues it; a `#` begins a comment.
 pub(super) struct Lines<'a> {
     rest: &'a [u8],
     number: usize,
@@ -22,7 +22,7 @@ impl<'a> Lines<'a> {
         let line = &self.rest[..end.unwrap_or(self.rest.len())];
         self.rest = end.map_or(&[], |end| &self.rest[end + 1..]);
         self.number += 1;
-        Some(line)
+        Some(line.strip_suffix(b"\r").unwrap_or(line))
     }
 }
 
@@ -39,9 +39,8 @@ impl<'a> Iterator for Lines<'a> {
             }
             let continued = line.strip_suffix(b"\\");
             let part = continued.unwrap_or(line);
-            if words.is_empty() && part.trim_ascii_start().starts_with(b"#") {
-                return Some((number, Ok(words)));
-            }
+            let end = comment(part);
+            let (part, continued) = end.map_or((part, continued), |end| (&part[..end], None));
             let parts = part.split(u8::is_ascii_whitespace);
             words.extend(parts.filter(|word| !word.is_empty()));
             match continued {
@@ -53,6 +52,16 @@ impl<'a> Iterator for Lines<'a> {
             }
         }
     }
+}
+
+/// Where a comment begins: at a `#` without a backslash in front of it.
+fn comment(line: &[u8]) -> Option<usize> {
+    let mut escaped = false;
+    line.iter().position(|&byte| {
+        let begins = byte == b'#' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        begins
+    })
 }
 
 /// Decodes a name as strsvis(3) encodes it.

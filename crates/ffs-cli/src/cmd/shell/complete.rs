@@ -12,6 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use bsdffs::sorted_entries;
+use bsdffs::text::changes_the_line;
 use clap::Command;
 use ffs_core::FileType;
 use rustyline::completion::{Completer, Pair};
@@ -188,7 +189,7 @@ fn quoted(word: &[u8]) -> Option<String> {
     for letter in text.chars() {
         let plain = letter.is_alphanumeric() || "/._-+,:@%=~^".contains(letter);
         match letter {
-            _ if letter.is_control() => return None,
+            _ if letter.is_control() || changes_the_line(letter) => return None,
             _ if !plain => out.extend(['\\', letter]),
             _ => out.push(letter),
         }

@@ -98,7 +98,9 @@ pub(super) enum Parsed {
 
 /// Parses a line. The second value is true if a failure of the command does not end a script.
 pub(super) fn parse(line: &[u8]) -> Result<(Parsed, bool), Failure> {
-    let line = line.trim_ascii();
+    // A space at the end may belong to a name, behind a backslash.
+    let line = line.trim_ascii_start();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
     let (ignored, line) = match line.strip_prefix(b"-") {
         Some(rest) => (true, rest.trim_ascii_start()),
         None => (false, line),
@@ -112,6 +114,11 @@ pub(super) fn parse(line: &[u8]) -> Result<(Parsed, bool), Failure> {
     };
     if words.iter().any(|word| word.contains(&0)) {
         return Err(Failure::usage("the line has a NUL"));
+    }
+    // A variable without a value must not be the current directory. A value may be empty.
+    let takes_values = words.first().is_some_and(|name| name == b"xattr");
+    if !takes_values && words.iter().any(Vec::is_empty) {
+        return Err(Failure::usage("an empty argument; the current directory is ."));
     }
     let words: Vec<OsString> = words.into_iter().map(OsString::from_vec).collect();
     Ok((if words.is_empty() { Parsed::Empty } else { Parsed::Words(words) }, ignored))
