@@ -12,6 +12,7 @@
 //!
 //! References: spec/known-failures.md §3.
 
+pub mod archives;
 pub mod base;
 pub mod containers;
 pub mod disks;

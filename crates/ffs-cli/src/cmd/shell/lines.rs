@@ -148,11 +148,13 @@ mod tests {
             ("", ("Empty", false)),
             ("!ls 'x", ("Host(\"ls 'x\")", false)),
             ("-!false", ("Host(\"false\")", true)),
-            ("ls ''", ("ls|", false)),
+            ("xattr x ''", ("xattr|x|", false)),
+            ("rm a\\ ", ("rm|a ", false)),
+            ("ls /etc\r", ("ls|/etc", false)),
         ] {
             assert_eq!(words(line), (expected.0.to_owned(), expected.1), "{line}");
         }
-        for bad in [&b"ls 'x"[..], b"ls \"x", b"ls x\\", b"ls x\0y"] {
+        for bad in [&b"ls 'x"[..], b"ls \"x", b"ls x\\", b"ls x\0y", b"rm ''"] {
             assert!(parse(bad).is_err(), "{}", bad.escape_ascii());
         }
     }
