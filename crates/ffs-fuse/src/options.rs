@@ -292,7 +292,8 @@ words! {
         |o, _| set!(o.suid => Some(true));
     "nosuid" "" "set-id bits and capabilities do not apply (the default of ffs mount)"
         |o, _| set!(o.suid => Some(false));
-    "dev" "" "device nodes can be opened (the default of mount(8) and fstab, for root)"
+    "dev" "" "device nodes can be opened (the default of mount(8) and fstab, for root, unless \
+        owners are mapped)"
         |o, _| set!(o.dev => Some(true));
     "nodev" "" "device nodes cannot be opened (the default of ffs mount)"
         |o, _| set!(o.dev => Some(false));
