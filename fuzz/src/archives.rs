@@ -4,41 +4,30 @@
 //! archived; each record changes a byte of a header or any byte. Checksums of changed headers are
 //! corrected unless a flag prevents it. With another flag the input is a specification.
 
-use crate::{RECORD, base};
+use crate::base;
+use crate::streams::{Quiet, Stream, damaged, into_empty_volume};
 use bsdffs::build::{MtreeSpec, UserNames};
 use bsdffs::copy::{
-    CopyOptions, FileData, ImageRef, ImageSink, ImageSource, ImageSourceOptions, Observer,
-    SkippedFile, transfer,
+    CopyOptions, FileData, ImageRef, ImageSink, ImageSource, ImageSourceOptions, transfer,
 };
 use bsdffs::tar::{Input, TarSink, TarSource};
-use ffs_admin::fsck::{Fsck, FsckOptions};
 use ffs_core::{Cred, Ffs, MountOptions};
-use ffs_device::{BlockDevice, MemDevice};
-use ffs_ondisk::{Endian, Format};
 use std::io::Cursor;
 use std::sync::{Arc, OnceLock};
 
-/// Most changes of an input.
-const MAX_CHANGES: usize = 32;
 /// Prepared volumes that are archived.
 const BASES: u8 = 8;
 /// Bytes of a header, and the place of its checksum.
 const BLOCK: usize = 512;
 const SUM: std::ops::Range<usize> = 148..156;
 
-struct Quiet;
-
-impl Observer for Quiet {
-    fn skipped(&mut self, _: &SkippedFile) {}
-}
-
 /// The archives of the prepared volumes, and the byte offsets of their headers.
-fn archives() -> &'static [(Vec<u8>, Vec<usize>)] {
-    static ARCHIVES: OnceLock<Vec<(Vec<u8>, Vec<usize>)>> = OnceLock::new();
+fn archives() -> &'static [Stream] {
+    static ARCHIVES: OnceLock<Vec<Stream>> = OnceLock::new();
     ARCHIVES.get_or_init(|| (0..BASES).filter_map(archive_of).collect())
 }
 
-fn archive_of(number: u8) -> Option<(Vec<u8>, Vec<usize>)> {
+fn archive_of(number: u8) -> Option<Stream> {
     let device = Arc::new(base::base(number).dev.snapshot());
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let fs = Ffs::mount(device, &options, base::env()).ok()?;
@@ -66,28 +55,9 @@ fn seal(header: &mut [u8]) {
     header[SUM].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
 }
 
-/// The archive that an input describes.
-fn damaged(data: &[u8], flags: u8) -> Vec<u8> {
-    let all = archives();
-    let number = usize::from(data.first().copied().unwrap_or(0)) % all.len();
-    let (mut stream, headers) = all[number].clone();
-    let mut changed = Vec::new();
-    for record in data.get(2..).unwrap_or(&[]).chunks_exact(RECORD).take(MAX_CHANGES) {
-        let place = usize::from(u16::from_le_bytes([record[2], record[3]]));
-        if record[0] % 2 == 0 {
-            let at = headers[place % headers.len()];
-            let field = usize::from(record[1]) * 2 % (BLOCK - 4);
-            stream[at + field..at + field + 4].copy_from_slice(&record[4..8]);
-            changed.push(at);
-        } else {
-            let at = (place * 256 + usize::from(record[1])) % stream.len();
-            stream[at] = record[4];
-        }
-    }
-    if flags & 1 == 0 {
-        changed.iter().for_each(|&at| seal(&mut stream[at..at + BLOCK]));
-    }
-    stream
+fn set(header: &mut [u8], record: &[u8]) {
+    let field = usize::from(record[1]) * 2 % (BLOCK - 4);
+    header[field..field + 4].copy_from_slice(&record[4..8]);
 }
 
 /// Extracts a damaged archive, or parses a specification. Errors are expected; a damaged target, a
@@ -101,28 +71,16 @@ pub fn extract(data: &[u8]) {
         let _ = MtreeSpec::parse(data.get(2..).unwrap_or(&[]), &UserNames::default());
         return;
     }
-    let Ok(input) = Input::from_stream(Cursor::new(damaged(data, flags))) else { return };
-    let device = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 4096, 1024, 8 << 20);
-    let Ok(device) = device else { return };
-    let device: Arc<MemDevice> = Arc::new(device);
-    let fs = match Ffs::mount(device.clone(), &MountOptions::default(), base::env()) {
-        Ok(fs) => fs,
-        Err(error) => panic!("an empty volume does not mount: {error}"),
-    };
-    if let Ok(root) = fs.root() {
-        let cred = Cred::root();
-        let image = ImageRef { ffs: &fs, cred: &cred, name: "target" };
-        let late_flags = flags & 4 != 0;
-        let options = CopyOptions { late_flags, ..CopyOptions::archive() };
+    let stream = damaged(archives(), data, BLOCK, set, seal);
+    let Ok(input) = Input::from_stream(Cursor::new(stream)) else { return };
+    into_empty_volume(|fs| {
+        let (cred, Ok(root)) = (Cred::root(), fs.root()) else { return };
+        let image = ImageRef { ffs: fs, cred: &cred, name: "target" };
+        let options = CopyOptions { late_flags: flags & 4 != 0, ..CopyOptions::archive() };
         let mut sink = ImageSink::new(image, root, options);
         let source = TarSource::new(input, "archive").require_alone();
         let _ = transfer(source, &mut sink, &mut Quiet);
-    }
-    fs.unmount().unwrap();
-    drop(fs);
-    let dev: Arc<dyn BlockDevice> = device;
-    let report = Fsck::new(dev, FsckOptions::no().at(base::NOW)).run();
-    assert!(report.is_silent(), "the target is damaged: {report:#?}");
+    });
 }
 
 #[cfg(test)]

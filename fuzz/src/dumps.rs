@@ -6,22 +6,19 @@
 //!
 //! References: spec/on-disk-format.md §24.
 
-use crate::{RECORD, base};
-use bsdffs::copy::{CopyOptions, ImageRef, ImageSink, Observer, SkippedFile, transfer};
+use crate::base;
+use crate::streams::{Quiet, Stream, damaged, into_empty_volume};
+use bsdffs::copy::{CopyOptions, ImageRef, ImageSink, transfer};
 use bsdffs::dump::{
-    DumpObserver, DumpOptions, ImageTarget, Incremental, Restore, RestoreOptions, TP_BSIZE, dump,
+    DumpOptions, ImageTarget, Incremental, Restore, RestoreOptions, TP_BSIZE, dump,
 };
 use bsdffs::tar::Input;
-use ffs_admin::fsck::{Fsck, FsckOptions};
 use ffs_core::{Cred, Ffs, MountOptions};
-use ffs_device::{BlockDevice, MemDevice};
+use ffs_ondisk::Endian;
 use ffs_ondisk::wire::{get, put};
-use ffs_ondisk::{Endian, Format};
 use std::io::Cursor;
 use std::sync::{Arc, OnceLock};
 
-/// Most changes of an input.
-const MAX_CHANGES: usize = 32;
 /// Prepared volumes that are dumped.
 const BASES: u8 = 8;
 /// Byte offsets of the fields of a header that a reader uses.
@@ -30,23 +27,13 @@ const FIELDS: [usize; 26] = [
     896, 904, 912, 1020,
 ];
 
-struct Quiet;
-
-impl DumpObserver for Quiet {
-    fn problem(&mut self, _: &str) {}
-}
-
-impl Observer for Quiet {
-    fn skipped(&mut self, _: &SkippedFile) {}
-}
-
 /// The dumps of the prepared volumes, and the byte offsets of their headers.
-fn streams() -> &'static [(Vec<u8>, Vec<usize>)] {
-    static STREAMS: OnceLock<Vec<(Vec<u8>, Vec<usize>)>> = OnceLock::new();
+fn streams() -> &'static [Stream] {
+    static STREAMS: OnceLock<Vec<Stream>> = OnceLock::new();
     STREAMS.get_or_init(|| (0..BASES).filter_map(stream_of).collect())
 }
 
-fn stream_of(number: u8) -> Option<(Vec<u8>, Vec<usize>)> {
+fn stream_of(number: u8) -> Option<Stream> {
     let device = Arc::new(base::base(number).dev.snapshot());
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let fs = Ffs::mount(device.clone(), &options, base::env()).ok()?;
@@ -66,29 +53,9 @@ fn seal(record: &mut [u8]) {
     put(record, 28, Endian::Little, 84446i32.wrapping_sub(sum));
 }
 
-/// The stream that an input describes.
-fn damaged(data: &[u8], flags: u8) -> Vec<u8> {
-    let all = streams();
-    let number = usize::from(data.first().copied().unwrap_or(0)) % all.len();
-    let (mut stream, headers) = all[number].clone();
-    let mut changed = Vec::new();
-    for record in data.get(2..).unwrap_or(&[]).chunks_exact(RECORD).take(MAX_CHANGES) {
-        let place = usize::from(u16::from_le_bytes([record[2], record[3]]));
-        let value = i32::from_le_bytes([record[4], record[5], record[6], record[7]]);
-        if record[0] % 2 == 0 {
-            let at = headers[place % headers.len()];
-            let field = FIELDS[usize::from(record[1]) % FIELDS.len()];
-            put(&mut stream, at + field, Endian::Little, value);
-            changed.push(at);
-        } else {
-            let at = (place * 256 + usize::from(record[1])) % stream.len();
-            stream[at] = record[4];
-        }
-    }
-    if flags & 1 == 0 {
-        changed.iter().for_each(|&at| seal(&mut stream[at..at + TP_BSIZE]));
-    }
-    stream
+fn set(header: &mut [u8], record: &[u8]) {
+    let field = FIELDS[usize::from(record[1]) % FIELDS.len()];
+    header[field..field + 4].copy_from_slice(&record[4..8]);
 }
 
 /// Restores a damaged dump. Errors are expected; a name outside the target, a damaged target, a
@@ -98,7 +65,7 @@ fn damaged(data: &[u8], flags: u8) -> Vec<u8> {
 /// On a failure.
 pub fn restore(data: &[u8]) {
     let flags = data.get(1).copied().unwrap_or(0);
-    let stream = damaged(data, flags);
+    let stream = damaged(streams(), data, TP_BSIZE, set, seal);
     let Ok(input) = Input::from_stream(Cursor::new(stream)) else { return };
     let options = RestoreOptions { number: 1, skip_damage: flags & 2 != 0 };
     let Ok(mut restore) = Restore::open(input, "dump", options) else { return };
@@ -107,19 +74,7 @@ pub fn restore(data: &[u8]) {
         let inside = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
         assert!(name.path.split(|&byte| byte == b'/').all(inside), "{:?}", name.path);
     }
-    let device = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 4096, 1024, 8 << 20);
-    let Ok(device) = device else { return };
-    let device: Arc<MemDevice> = Arc::new(device);
-    let fs = match Ffs::mount(device.clone(), &MountOptions::default(), base::env()) {
-        Ok(fs) => fs,
-        Err(error) => panic!("an empty volume does not mount: {error}"),
-    };
-    into_volume(&fs, restore, flags & 4 != 0);
-    fs.unmount().unwrap();
-    drop(fs);
-    let dev: Arc<dyn BlockDevice> = device;
-    let report = Fsck::new(dev, FsckOptions::no().at(base::NOW)).run();
-    assert!(report.is_silent(), "the target is damaged: {report:#?}");
+    into_empty_volume(|fs| into_volume(fs, restore, flags & 4 != 0));
 }
 
 /// Restores single files, or the whole file system.

@@ -23,6 +23,7 @@ pub mod extra;
 pub mod mutate;
 pub mod parsers;
 pub mod patch;
+mod streams;
 pub mod targets;
 pub mod walk;
 pub mod work;

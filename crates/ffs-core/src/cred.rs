@@ -9,7 +9,7 @@ pub struct Cred {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// Whether this is the super-user. A user who is shown the files of user 0 as its own is not.
+    /// Whether this is the super-user. A user of a mount who is mapped to user 0 is not.
     pub is_root: bool,
     /// Whether the core checks permissions, or the caller has (a kernel with
     /// `default_permissions`). Rules of the format (flags, reserve) are checked in both cases.
@@ -36,12 +36,6 @@ impl Cred {
     #[must_use]
     pub fn user(uid: u32, gid: u32) -> Cred {
         Cred { uid, gid, groups: Vec::new(), is_root: uid == 0, checks: Checks::Here }
-    }
-
-    /// Whether this is the super-user.
-    #[must_use]
-    pub fn is_root(&self) -> bool {
-        self.is_root
     }
 
     /// Whether the caller is in `gid`.

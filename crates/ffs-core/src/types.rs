@@ -76,7 +76,7 @@ impl SetIdBits {
     /// Whether a change by `cred` clears the bits.
     pub(crate) fn are_cleared_by(self, cred: &Cred) -> bool {
         match self {
-            SetIdBits::ByCaller => !cred.is_root(),
+            SetIdBits::ByCaller => !cred.is_root,
             SetIdBits::Keep => false,
             SetIdBits::Drop => true,
         }

@@ -110,6 +110,11 @@ impl Ids {
         matches!(self, Ids::All(_))
     }
 
+    /// Whether all ids are shown as one, and `id` is another.
+    pub(crate) fn are_of_another(&self, id: u32) -> bool {
+        self.is_one() && self.on_volume(id) == VolumeId::Unmapped
+    }
+
     /// As [`Ids::shown`], for the id in an entry of an access list.
     pub(crate) fn shown_in_list(&self, id: u32) -> u32 {
         if self.is_one() { id } else { self.shown(id) }

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::error::BuildError;
 use super::mtree::{MtreeSpec, Node, NodeKind};
 use crate::copy::{
-    CopyReport, Entry, EntryKind, EntryMeta, PartialFile, Sink, SinkError, SinkResult,
+    CopyReport, Entry, EntryKind, EntryMeta, PartialFile, Sink, SinkError, SinkResult, SkippedPath,
 };
 use crate::text::escape;
 use ffs_core::Timespec;
@@ -86,24 +86,24 @@ impl<'a> ListedSink<'a> {
         report: &mut CopyReport,
     ) -> SinkResult {
         let further = self.links.get(&entry.path).into_iter().flatten();
-        let listed = |path: &'_ Vec<u8>| spec.get(path).map(|node| (path.clone(), node));
+        let listed = |path: &Vec<u8>| spec.get(path).map(|node| (path.clone(), node));
         let names: Vec<(Vec<u8>, &Node)> =
             std::iter::once(&entry.path).chain(further).filter_map(listed).collect();
         let Some((path, _)) = names.first().cloned() else {
             if entry.path.is_empty() || spec.leads_on(&entry.path) {
-                let node = Node { perm: Some(0o755), ..Node::default() };
-                let node = if entry.path.is_empty() { Node::default() } else { node };
+                let perm = (!entry.path.is_empty()).then_some(0o755);
+                let node = Node { perm, ..Node::default() };
                 return self.sink.entry(&with(entry, &node, self.latest), report);
             }
             return Err(self.leave_out(entry));
         };
         let node = merged(names.iter().map(|(_, node)| *node))?;
         compare(entry, &node)?;
-        let mut entry = with(entry, &node, self.latest);
         if path != entry.path {
-            self.renamed.insert(std::mem::replace(&mut entry.path, path.clone()), path.clone());
+            self.renamed.insert(entry.path.clone(), path.clone());
         }
-        self.found.insert(path);
+        self.found.insert(path.clone());
+        let entry = Entry { path, ..with(entry, &node, self.latest) };
         self.sink.entry(&entry, report)
     }
 
@@ -124,8 +124,7 @@ impl<'a> ListedSink<'a> {
             return Err(SinkError::Ignore);
         }
         self.found.insert(entry.path.clone());
-        let mut entry = with(entry, node, self.latest);
-        entry.kind = EntryKind::Link(first);
+        let entry = Entry { kind: EntryKind::Link(first), ..with(entry, node, self.latest) };
         self.sink.entry(&entry, report)
     }
 
@@ -167,10 +166,7 @@ impl Sink for ListedSink<'_> {
         self.sink.abort()
     }
 
-    fn finish(
-        &mut self,
-        report: &mut CopyReport,
-    ) -> Result<Vec<crate::copy::SkippedPath>, SinkError> {
+    fn finish(&mut self, report: &mut CopyReport) -> Result<Vec<SkippedPath>, SinkError> {
         self.sink.finish(report)
     }
 }

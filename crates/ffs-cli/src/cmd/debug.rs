@@ -54,6 +54,17 @@ pub(crate) struct Args {
     command: Command,
 }
 
+/// The files that a command shows, and how.
+#[derive(clap::Args)]
+struct ShownArgs {
+    /// IMAGE[@N]:/path or IMAGE[@N]:#INODE
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    files: Vec<OsString>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    json: bool,
+}
+
 #[derive(clap::Subcommand)]
 enum Command {
     Inode(inode::Args),
@@ -65,10 +76,14 @@ enum Command {
 
 pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
-        Command::Inode(args) => each(&args.files, |place, out| inode::show(&args, place, out)),
-        Command::Blocks(args) => each(&args.files, |place, out| blocks::show(&args, place, out)),
+        Command::Inode(args) => {
+            each(&args.shown.files, |place, out| inode::show(&args, place, out))
+        }
+        Command::Blocks(args) => {
+            each(&args.shown.files, |place, out| blocks::show(&args, place, out))
+        }
         Command::Owner(args) => owner::run(&args),
-        Command::Dir(args) => each(&args.files, |place, out| dir::show(&args, place, out)),
+        Command::Dir(args) => each(&args.shown.files, |place, out| dir::show(&args, place, out)),
         Command::Body(args) => body::run(&args),
     }
 }

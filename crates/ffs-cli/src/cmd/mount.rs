@@ -114,7 +114,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
         let point = show(mounted.mount_point.as_os_str().as_bytes());
         let how = if mounted.read_only { "read-only" } else { "read-write" };
-        output::note(format!("{name} is mounted on {point}, {how}; ffs umount {point} ends that"));
+        output::note(format!(
+            "{name} is mounted on {point}, {how}; to unmount it: ffs umount {point}"
+        ));
     };
     let result = if foreground {
         mount_foreground(&request, print_notes)

@@ -28,6 +28,8 @@ fn mount_copy_unmount_check() {
     if !mounted.status.success() {
         return println!("skipped: cannot mount: {}", text(&mounted));
     }
+    let how = format!("{image} is mounted on {at}, read-write; to unmount it: ffs umount {at}");
+    assert!(String::from_utf8_lossy(&mounted.stderr).contains(&how), "{}", text(&mounted));
     let copied = std::process::Command::new("cp").arg("-a").arg(&tree).arg(&dir).status().unwrap();
     let held = run(&["ls", &image]);
     let unmounted = run(&["umount", at]);

@@ -56,6 +56,7 @@ mod locked;
 mod map;
 mod names;
 mod pref;
+mod queue;
 mod quota;
 mod read;
 mod realloc;

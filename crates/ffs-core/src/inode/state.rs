@@ -3,10 +3,9 @@
 
 use super::Inode;
 use super::map::InodeMap;
+use super::queue::UseQueue;
 use crate::namecache::NameCache;
 use ffs_ondisk::{Dinode, Ino};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,11 +13,12 @@ use std::sync::atomic::Ordering;
 pub(super) struct TableState {
     pub(super) map: InodeMap,
     pub(super) names: NameCache<Arc<Inode>>,
-    /// The queue: inodes that may be without users, by time of last use. An entry is valid if
-    /// [`Inode::entry`] has the same time.
-    pub(super) unused: BinaryHeap<Reverse<(u64, Ino)>>,
+    /// Inodes that may be without users. An entry is valid if [`Inode::entry`] has the same time.
+    pub(super) unused: UseQueue,
     /// Memory of freed files, for new ones. At most `maxvnodes`, less the inodes in the table.
     pub(super) spare: Vec<Arc<Inode>>,
+    /// The number of inodes to examine the next time space is made.
+    pub(super) tries: usize,
 }
 
 /// The result for the first inode of the queue.
@@ -62,7 +62,7 @@ impl TableState {
         let time = ip.last_use.load(Ordering::Relaxed);
         ip.entry.store(time, Ordering::Relaxed);
         ip.queued.store(true, Ordering::SeqCst);
-        self.unused.push(Reverse((time, ip.ino)));
+        self.unused.push((time, ip.ino));
         self.tidy();
     }
 
@@ -70,18 +70,17 @@ impl TableState {
     pub(super) fn tidy(&mut self) {
         if self.unused.len() > 2 * self.map.len() + 64 {
             let map = &self.map;
-            let valid = |Reverse((time, ino)): &Reverse<(u64, Ino)>| {
-                map.get(*ino).is_some_and(|ip| ip.entry.load(Ordering::Relaxed) == *time)
+            let valid = |(time, ino)| {
+                map.get(ino).is_some_and(|ip| ip.entry.load(Ordering::Relaxed) == time)
             };
-            self.unused.retain(valid);
-            self.unused.shrink_to(4 * self.map.len() + 128);
+            self.unused.retain(valid, 3 * map.len() + 128);
         }
     }
 
     /// Removes the first inode from the queue.
     fn pop(&mut self) -> Option<Arc<Inode>> {
         loop {
-            let Reverse((time, ino)) = self.unused.pop()?;
+            let (time, ino) = self.unused.pop()?;
             let found = self.map.get(ino).filter(|ip| ip.entry.load(Ordering::Relaxed) == time);
             if let Some(ip) = found {
                 return Some(Arc::clone(ip));

@@ -21,6 +21,7 @@
 //! Reference: `spec/directories-and-caches.md` §4.3, §5; `spec/on-disk-format.md` §5.2, §18.3.
 
 use super::map::InodeMap;
+use super::queue::UseQueue;
 use super::removed::RemovedFiles;
 use super::state::{Oldest, TableState};
 use super::{Inode, InodeData};
@@ -34,7 +35,6 @@ use crate::ufsmount::UfsMount;
 use ffs_device::clock::Rng;
 use ffs_ondisk::wire::get;
 use ffs_ondisk::{Dinode, Geometry, Ino, dinode};
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -53,7 +53,9 @@ pub(crate) struct InodeTable {
     pub(super) removed: Mutex<RemovedFiles>,
 }
 
-/// The number of inodes that are examined to make space for one.
+/// The number of inodes that are examined at most to make space for one. Each one that is kept
+/// makes it smaller by one, down to one, until an inode is dropped: the rest of the queue is
+/// probably like it, and to examine an inode that no cache of the processor has is slow.
 const TRIES: usize = 16;
 
 /// The number of entries that may be put back with the right time meanwhile. Each of these inodes
@@ -79,13 +81,13 @@ impl InodeTable {
     pub(crate) fn new(ump: Arc<UfsMount>, secret: u64) -> InodeTable {
         let counters = Arc::clone(&ump.cache.counters);
         let names = NameCache::new(ump.tunables.vfscache(), secret, counters);
-        let (map, unused, spare) = (InodeMap::default(), BinaryHeap::new(), Vec::new());
+        let (map, unused, spare) = (InodeMap::default(), UseQueue::default(), Vec::new());
         InodeTable {
             ump,
             held: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
             clock: AtomicU64::new(0),
-            state: Mutex::new(TableState { map, names, unused, spare }),
+            state: Mutex::new(TableState { map, names, unused, spare, tries: TRIES }),
             removed: Mutex::default(),
         }
     }
@@ -197,7 +199,8 @@ impl InodeTable {
     fn insert(&self, mut st: MutexGuard<'_, TableState>, ip: &Arc<Inode>) {
         ip.last_use.store(self.now_used(), Ordering::Relaxed);
         st.insert(ip);
-        self.make_space(st, TRIES);
+        let tries = st.tries;
+        self.make_space(st, tries);
     }
 
     /// Removes a freed inode from the table, before its number may be given to another file.
@@ -261,7 +264,8 @@ impl InodeTable {
         if st.map.has(ip) && !ip.queued.load(Ordering::SeqCst) {
             st.push(ip);
         }
-        self.make_space(st, TRIES);
+        let tries = st.tries;
+        self.make_space(st, tries);
     }
 
     /// Drops inodes without users while there are too many. Examines at most `tries` inodes.
@@ -286,10 +290,11 @@ impl InodeTable {
                 Oldest::Dropped(ip) => {
                     bump(&self.ump.cache.counters.inodes_recycled);
                     dropped.push(ip);
+                    st.tries = TRIES;
                 }
                 // Stays in memory until its access time is in its block.
                 Oldest::Accessed(ip) => accessed.push(ip),
-                Oldest::Kept => {}
+                Oldest::Kept => st.tries = (st.tries - 1).max(1),
                 Oldest::None => break,
             }
         }
@@ -352,7 +357,7 @@ impl InodeTable {
         let (all, held) = (st.map.len(), self.held.load(Ordering::Relaxed));
         let gauge = |name, value: usize, meaning| Gauge::new(name, value as u64, meaning);
         let inodes = (all + st.spare.len()) * INODE_BYTES + st.map.bytes();
-        let queue = st.unused.capacity() * size_of::<(u64, Ino)>();
+        let queue = st.unused.memory();
         vec![
             gauge("vfs.numvnodes", all, "Inodes in memory."),
             gauge("vfs.freevnodes", all.saturating_sub(held), "Of those, without users."),

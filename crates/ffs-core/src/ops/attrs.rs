@@ -212,7 +212,7 @@ fn may_set_flags(d: &Dinode, cred: &Cred, new: FileFlags) -> Result<()> {
         return Err(Error::NotPermitted);
     }
     let system = changed.bits() & FileFlags::ROOT_SETTABLE != 0;
-    if !cred.is_root() && (system || d.flags.intersects(SYSTEM_LOCKS)) {
+    if !cred.is_root && (system || d.flags.intersects(SYSTEM_LOCKS)) {
         return Err(Error::NotPermitted);
     }
     Ok(())

@@ -175,7 +175,7 @@ fn check_in_tree(dir: Dir<'_>) -> Result<()> {
 
 /// Whether `cred` may use the reserved free blocks.
 fn reserve_of(cred: &Cred) -> Reserve {
-    if cred.is_root() { Reserve::Allowed } else { Reserve::Denied }
+    if cred.is_root { Reserve::Allowed } else { Reserve::Denied }
 }
 
 impl Mount {

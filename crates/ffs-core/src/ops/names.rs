@@ -409,7 +409,7 @@ impl Mount {
             if group_of_dir && !self.bsdgroups {
                 mode |= S_ISGID;
             }
-        } else if !cred.is_root() && !cred.in_group(gid) {
+        } else if !cred.is_root && !cred.in_group(gid) {
             // This holds with `Checks::Done` too: no caller can predict the
             // group of the file.
             mode &= !S_ISGID;

@@ -27,7 +27,7 @@ const NOUNLINK: FileFlags = FileFlags::UF_NOUNLINK.union(FileFlags::SF_NOUNLINK)
 
 /// Whether this library checks permissions and the caller is not root.
 pub(super) fn is_checked(cred: &Cred) -> bool {
-    cred.checks == Checks::Here && !cred.is_root()
+    cred.checks == Checks::Here && !cred.is_root
 }
 
 /// Checks that `cred` has the access rights `want`.
@@ -38,7 +38,7 @@ pub(super) fn check(d: &Dinode, cred: &Cred, want: Access) -> Result<()> {
     if cred.checks == Checks::Done {
         return Ok(());
     }
-    if cred.is_root() {
+    if cred.is_root {
         let executable = d.is_dir() || d.mode & 0o111 != 0;
         let needs_bit = want.0 & Access::EXEC.0 != 0;
         return if executable || !needs_bit { Ok(()) } else { Err(Error::Access) };

@@ -95,7 +95,7 @@ pub struct SnapshotInfo {
 
 /// Only root may make snapshots: a snapshot shows all files.
 fn may_make(cred: &Cred) -> Result<()> {
-    if cred.is_root() { Ok(()) } else { Err(Error::NotPermitted) }
+    if cred.is_root { Ok(()) } else { Err(Error::NotPermitted) }
 }
 
 impl Mount {

@@ -181,7 +181,7 @@ impl Server {
             }
         }
         let cred = self.cred(r);
-        let kills = !cred.is_root() && self.has_set_id(&file);
+        let kills = !cred.is_root && self.has_set_id(&file);
         self.fs.fallocate(&cred, &file, offset, len, how)?;
         if kills {
             out.stale = Some(r.node);

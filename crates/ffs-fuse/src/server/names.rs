@@ -1,7 +1,6 @@
 //! Names: lookup, create, remove, link, rename.
 
 use super::{Server, attr};
-use crate::owners::Ids;
 use crate::wire::{Errno, OPEN_KILL_SUIDGID, Reply, Request, op};
 use ffs_core::{Cred, DeviceNumber, Error, NodeKind, RenameMode, Vnode};
 
@@ -85,14 +84,18 @@ impl Server {
         Ok(make(&cred, &dir, perm)?)
     }
 
-    /// The set-id bits that a new file of the caller must not have: it gets the owner of its
-    /// directory, although the caller is not the one whose files all are shown as.
+    /// The set-id bits that a new file of the caller must not have. All files are shown as those of
+    /// another user or group, so the new one gets the owner of its directory.
     fn denied_set_id(&self, r: &Request<'_>) -> u16 {
         let owners = &self.options.owners;
-        let denied = |ids: &Ids, id: u32| ids.is_one() && ids.shown(0) != id && r.uid != 0;
-        let user = if denied(&owners.users, r.uid) { libc::S_ISUID as u16 } else { 0 };
-        let group = if denied(&owners.groups, r.gid) { libc::S_ISGID as u16 } else { 0 };
-        user | group
+        let mut denied = 0;
+        if owners.users.are_of_another(r.uid) {
+            denied |= libc::S_ISUID;
+        }
+        if owners.groups.are_of_another(r.gid) {
+            denied |= libc::S_ISGID;
+        }
+        if r.uid == 0 { 0 } else { denied as u16 }
     }
 
     pub(super) fn mknod(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {

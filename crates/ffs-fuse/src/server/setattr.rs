@@ -47,8 +47,8 @@ impl SetAttrArgs {
         self.has(bit).then(|| if self.has(now) { SetTime::Now } else { SetTime::To(t) })
     }
 
-    /// The change. The kernel does not see set-id bits that are `hidden`.
-    fn set(&self, hidden: bool) -> SetAttr {
+    /// The change, without its effect on set-id bits.
+    fn set(&self) -> SetAttr {
         SetAttr {
             perm: self.has(fattr::MODE).then_some((self.mode & 0o7777) as u16),
             uid: self.has(fattr::UID).then_some(self.uid),
@@ -56,12 +56,6 @@ impl SetAttrArgs {
             size: self.has(fattr::SIZE).then_some(self.size),
             atime: self.time(fattr::ATIME, fattr::ATIME_NOW, self.atime),
             mtime: self.time(fattr::MTIME, fattr::MTIME_NOW, self.mtime),
-            // Only these requests state what happens to set-id bits.
-            set_id: if self.has(fattr::SIZE | fattr::UID | fattr::GID) {
-                set_id(self.has(fattr::KILL_SUIDGID) || hidden)
-            } else {
-                SetIdBits::default()
-            },
             ..SetAttr::default()
         }
     }
@@ -72,7 +66,11 @@ impl Server {
         let file = self.node(r)?;
         let args = SetAttrArgs::of(r)?;
         let owners = &self.options.owners;
-        let mut set = args.set(owners.hide_modes());
+        let mut set = args.set();
+        // Only these requests state what happens to set-id bits.
+        if args.has(fattr::SIZE | fattr::UID | fattr::GID) {
+            set.set_id = self.set_id(args.has(fattr::KILL_SUIDGID));
+        }
         if set.uid.is_some() || set.gid.is_some() {
             let now = self.fs.getattr(&file);
             set.uid = new_owner(&owners.users, set.uid, now.uid)?;
@@ -109,10 +107,12 @@ impl Server {
         Ok(())
     }
 
-    /// The effect of a request on set-id bits. The kernel does not ask to remove bits that it does
-    /// not see.
+    /// The effect of a request on set-id bits. The kernel decides by the capabilities of the
+    /// caller, which the server does not have. Without `kill` they stay, or the kernel clears them
+    /// itself. Those that it does not see it never asks to clear.
     pub(super) fn set_id(&self, kill: bool) -> SetIdBits {
-        set_id(kill || self.options.owners.hide_modes())
+        let drops = kill || self.options.owners.hide_modes();
+        if drops { SetIdBits::Drop } else { SetIdBits::Keep }
     }
 
     /// Whether the file has set-id bits. If a change of content clears them, the server has to
@@ -134,10 +134,4 @@ fn new_owner(ids: &Ids, shown: Option<u32>, now: u32) -> Result<Option<u32>, Err
         VolumeId::Unmapped if ids.is_one() => Err(Errno::PERM),
         VolumeId::Unmapped => Err(Errno::INVAL),
     }
-}
-
-/// The effect of a request on set-id bits. The kernel decides by the capabilities of the caller,
-/// which the server does not have. Without `kill` they stay, or the kernel clears them itself.
-fn set_id(kill: bool) -> SetIdBits {
-    if kill { SetIdBits::Drop } else { SetIdBits::Keep }
 }

@@ -7,17 +7,21 @@ use bzip2::bufread::BzDecoder;
 use flate2::bufread::GzDecoder;
 
 /// A decoder of one member.
-pub(super) trait Member<R>: Read {
+pub(super) trait Member: Read + Sized {
+    type Source: BufRead;
+
     /// The first byte of a member.
     const FIRST: u8;
 
-    fn new(source: R) -> Self;
+    fn new(source: Self::Source) -> Self;
 
     /// The source, behind the member.
-    fn into_source(self) -> R;
+    fn into_source(self) -> Self::Source;
 }
 
-impl<R: BufRead> Member<R> for GzDecoder<R> {
+impl<R: BufRead> Member for GzDecoder<R> {
+    type Source = R;
+
     const FIRST: u8 = 0x1f;
 
     fn new(source: R) -> Self {
@@ -29,7 +33,9 @@ impl<R: BufRead> Member<R> for GzDecoder<R> {
     }
 }
 
-impl<R: BufRead> Member<R> for BzDecoder<R> {
+impl<R: BufRead> Member for BzDecoder<R> {
+    type Source = R;
+
     const FIRST: u8 = b'B';
 
     fn new(source: R) -> Self {
@@ -42,19 +48,35 @@ impl<R: BufRead> Member<R> for BzDecoder<R> {
 }
 
 /// The content of all members. `None` at the end.
-pub(super) struct Members<D>(Option<D>);
+pub(super) struct Members<M>(Option<M>);
 
-impl<D> Members<D> {
-    pub(super) fn new<R>(source: R) -> Members<D>
-    where
-        D: Member<R>,
-    {
-        Members(Some(D::new(source)))
+impl<M: Member> Members<M> {
+    pub(super) fn new(source: M::Source) -> Members<M> {
+        Members(Some(M::new(source)))
     }
 }
 
-/// Goes to the next member. Returns false at the end.
-fn next_member(source: &mut impl BufRead, first: u8) -> io::Result<bool> {
+impl<M: Member> Read for Members<M> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.0 {
+            let count = member.read(buf)?;
+            if count > 0 || buf.is_empty() {
+                return Ok(count);
+            }
+            let Some(mut source) = self.0.take().map(M::into_source) else { break };
+            if goes_on(&mut source, M::FIRST)? {
+                self.0 = Some(M::new(source));
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Whether another member follows, which begins with the byte `first`. Skips zeros at the end.
+///
+/// # Errors
+/// Other data follows; or those of the source.
+fn goes_on(source: &mut impl BufRead, first: u8) -> io::Result<bool> {
     if source.fill_buf()?.first() == Some(&first) {
         return Ok(true);
     }
@@ -70,26 +92,3 @@ fn next_member(source: &mut impl BufRead, first: u8) -> io::Result<bool> {
         source.consume(count);
     }
 }
-
-macro_rules! read_members {
-    ($decoder:ident) => {
-        impl<R: BufRead> Read for Members<$decoder<R>> {
-            fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-                while let Some(member) = &mut self.0 {
-                    let count = member.read(buf)?;
-                    if count > 0 || buf.is_empty() {
-                        return Ok(count);
-                    }
-                    let Some(mut source) = self.0.take().map(Member::into_source) else { break };
-                    if next_member(&mut source, <$decoder<R> as Member<R>>::FIRST)? {
-                        self.0 = Some(Member::new(source));
-                    }
-                }
-                Ok(0)
-            }
-        }
-    };
-}
-
-read_members!(GzDecoder);
-read_members!(BzDecoder);

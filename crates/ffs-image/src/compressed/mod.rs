@@ -32,14 +32,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bzip2::bufread::BzDecoder;
 use ffs_device::error::{check_range, check_writable};
 use ffs_device::{BlockDevice, DeviceError, Durability, FileDevice, Operation};
-use flate2::bufread::GzDecoder;
 
 use crate::image::{DiskImage, Refused};
 use crate::magic::Format;
-use members::Members;
 
 /// Most units of a file.
 const MAX_UNITS: usize = 1 << 20;
@@ -166,17 +163,13 @@ impl CompressedDisk {
             let end = done + count as u64;
             if count == 0 || unit.len.is_some_and(|len| end >= len) {
                 if unit.len.is_some_and(|len| end != len) {
-                    return Err(damage(io::Error::other(
-                        "a unit has another length than in the index",
-                    )));
+                    return Err(other_length());
                 }
                 self.keep(unit.start + done, &state.buffer[..count])?;
                 // The end of the data, where decoders check the checksum.
                 let extra = if count == 0 { 0 } else { decoder.read(&mut [0]).map_err(damage)? };
                 if extra > 0 {
-                    return Err(damage(io::Error::other(
-                        "a unit has another length than in the index",
-                    )));
+                    return Err(other_length());
                 }
                 state.done[index] = end;
                 return Ok(());
@@ -191,12 +184,10 @@ impl CompressedDisk {
     fn decoder(&self, unit: &Unit) -> io::Result<Decoder> {
         let source = Source::new(&self.file, unit.at, unit.packed);
         let source = io::BufReader::with_capacity(PIECE, source);
-        Ok(match self.format {
-            Format::Gzip => Box::new(Members::<GzDecoder<_>>::new(source)),
-            Format::Bzip2 => Box::new(Members::<BzDecoder<_>>::new(source)),
-            Format::Zstd => Box::new(zstd::Frames::new(source)),
-            _ => xz::decoder(&self.file, unit)?,
-        })
+        match self.format {
+            Format::Xz => xz::decoder(&self.file, unit),
+            format => Ok(stream::decoder(format, source)),
+        }
     }
 
     /// Writes decompressed bytes to the temporary file, except zeros.
@@ -228,6 +219,11 @@ impl CompressedDisk {
     }
 }
 
+fn other_length() -> io::Error {
+    damage(io::Error::other("a unit has another length than in the index"))
+}
+
+/// The error of a read, after that of a decoder.
 fn damage(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::OutOfMemory {
         let text = "decompression needs more than 256 MiB of memory; decompress it first, with its \

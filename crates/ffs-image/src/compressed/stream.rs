@@ -49,16 +49,20 @@ pub fn is_compressed(start: &[u8]) -> bool {
 /// # Errors
 /// Those of `source`.
 pub fn decompress<R: BufRead + Send + 'static>(mut source: R) -> io::Result<Content<R>> {
-    let start = source.fill_buf()?;
-    let format = recognise_compressed(start);
-    let decoder: Decoder = match format {
-        Some(Format::Gzip) => Box::new(Members::<GzDecoder<_>>::new(source)),
-        Some(Format::Bzip2) => Box::new(Members::<BzDecoder<_>>::new(source)),
-        Some(Format::Zstd) => Box::new(zstd::Frames::new(source)),
-        Some(Format::Xz) => Box::new(XzReader::new_mem_limit(source, true, xz::MEMORY)),
-        _ => return Ok(Content::Plain(source)),
-    };
-    Ok(Content::Decompressed(Box::new(Stream(decoder))))
+    Ok(match recognise_compressed(source.fill_buf()?) {
+        Some(format) => Content::Decompressed(Box::new(Stream(decoder(format, source)))),
+        None => Content::Plain(source),
+    })
+}
+
+/// A decoder of all of `source`, which is compressed as `format`.
+pub(super) fn decoder(format: Format, source: impl BufRead + Send + 'static) -> Decoder {
+    match format {
+        Format::Gzip => Box::new(Members::<GzDecoder<_>>::new(source)),
+        Format::Bzip2 => Box::new(Members::<BzDecoder<_>>::new(source)),
+        Format::Zstd => Box::new(zstd::Frames::new(source)),
+        _ => Box::new(XzReader::new_mem_limit(source, true, xz::MEMORY)),
+    }
 }
 
 /// Names the damage in the errors of a decoder, and passes on those of its source.

@@ -27,16 +27,22 @@ use words::{Lines, decode};
 const MAX_LINE: usize = 64 << 10;
 /// Longest path, bytes.
 const MAX_PATH: usize = 1024;
-/// Keywords whose values are not compared with the tree.
-const UNUSED: [&str; 21] = [
+/// The keywords of mtree(5) that a line may have. Those of contents are not compared with the tree.
+const KEYWORDS: [&str; 32] = [
     "cksum",
     "device",
+    "flags",
+    "gid",
+    "gname",
     "ignore",
     "inode",
+    "link",
     "md5",
     "md5digest",
+    "mode",
     "nlink",
     "nochange",
+    "optional",
     "resdevice",
     "ripemd160digest",
     "rmd160",
@@ -50,10 +56,12 @@ const UNUSED: [&str; 21] = [
     "sha512",
     "sha512digest",
     "size",
+    "tags",
+    "time",
+    "type",
+    "uid",
+    "uname",
 ];
-/// Keywords that are used.
-const USED: [&str; 11] =
-    ["flags", "gid", "gname", "link", "mode", "optional", "tags", "time", "type", "uid", "uname"];
 
 /// A line that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,8 +203,7 @@ fn set<'a>(to: &mut Keywords<'a>, words: &[&'a [u8]]) -> Result<(), String> {
     for word in words {
         let at = word.iter().position(|&byte| byte == b'=');
         let (key, value) = at.map_or((*word, &b""[..]), |at| (&word[..at], &word[at + 1..]));
-        let known = USED.iter().chain(&UNUSED).any(|known| known.as_bytes() == key);
-        if !known {
+        if !KEYWORDS.iter().any(|known| known.as_bytes() == key) {
             return Err(format!("the keyword {} is not known or not supported", escape(key)));
         }
         own.insert(key, value);
@@ -217,53 +224,53 @@ fn unset(from: &mut Keywords<'_>, words: &[&[u8]]) {
     from.retain(|key, _| !words.contains(key));
 }
 
+/// The value of a keyword as text.
+fn text(keywords: &Keywords<'_>, key: &str) -> Option<String> {
+    keywords.get(key.as_bytes()).map(|value| String::from_utf8_lossy(value).into_owned())
+}
+
+/// The value of a keyword; `None` without the keyword.
+fn value<T>(
+    keywords: &Keywords<'_>,
+    key: &str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, String> {
+    let Some(text) = text(keywords, key) else { return Ok(None) };
+    parse(&text).map(Some).ok_or_else(|| format!("{key}={text}: not understood"))
+}
+
+/// The owner by number, or else by name.
+fn owner(
+    keywords: &Keywords<'_>,
+    (number, name): (&str, &str),
+    find: impl FnOnce(&str) -> Option<u32>,
+) -> Result<Option<u32>, String> {
+    let id = value(keywords, number, |id| id.parse().ok())?;
+    let Some(text) = text(keywords, name).filter(|_| id.is_none()) else { return Ok(id) };
+    find(&text).map(Some).ok_or_else(|| format!("{name}={text}: {UNKNOWN_NAME}"))
+}
+
 /// The node with these keywords.
 fn node(keywords: &Keywords<'_>, users: &UserNames, line: usize) -> Result<Node, String> {
-    let get = |key: &str| keywords.get(key.as_bytes()).copied();
-    let text = |key: &str| get(key).map(|value| String::from_utf8_lossy(value).into_owned());
-    let wrong = |key: &str, value: &str| format!("{key}={value}: not understood");
-    let number = |key: &str| match text(key) {
-        Some(value) => value.parse().map(Some).map_err(|_| wrong(key, &value)),
-        None => Ok(None),
-    };
-    let named = |key: &str, id: fn(&UserNames, &str) -> Option<u32>| match text(key) {
-        Some(name) => {
-            id(users, &name).map(Some).ok_or_else(|| format!("{key}={name}: {UNKNOWN_NAME}"))
-        }
-        None => Ok(None),
-    };
-    let of = |key: &str, parse: fn(&str) -> Option<u16>| match text(key) {
-        Some(value) => parse(&value).map(Some).ok_or_else(|| wrong(key, &value)),
-        None => Ok(None),
-    };
-    let mtime = match text("time") {
-        Some(value) => Some(time(&value).ok_or_else(|| wrong("time", &value))?),
-        None => None,
-    };
-    let set_flags = match text("flags").as_deref() {
-        None => None,
-        Some("none" | "") => Some(FileFlags::empty()),
-        Some(names) => {
-            let change = FlagsChange::parse(names).map_err(|_| wrong("flags", names))?;
-            Some(change.apply(FileFlags::empty()))
-        }
-    };
-    let kind = match text("type").as_deref() {
-        None => None,
-        Some(name) => Some(kind(name).ok_or_else(|| wrong("type", name))?),
-    };
-    let (uid, gid) = (number("uid")?, number("gid")?);
     Ok(Node {
-        kind,
-        uid: if uid.is_some() { uid } else { named("uname", UserNames::user)? },
-        gid: if gid.is_some() { gid } else { named("gname", UserNames::group)? },
-        perm: of("mode", mode)?,
-        flags: set_flags,
-        mtime,
-        link: get("link").map(decode).transpose()?,
-        is_optional: get("optional").is_some(),
+        kind: value(keywords, "type", kind)?,
+        uid: owner(keywords, ("uid", "uname"), |name| users.user(name))?,
+        gid: owner(keywords, ("gid", "gname"), |name| users.group(name))?,
+        perm: value(keywords, "mode", mode)?,
+        flags: value(keywords, "flags", set_flags)?,
+        mtime: value(keywords, "time", time)?,
+        link: keywords.get(&b"link"[..]).map(|target| decode(target)).transpose()?,
+        is_optional: keywords.contains_key(&b"optional"[..]),
         line,
     })
+}
+
+/// The flags that a list sets.
+fn set_flags(names: &str) -> Option<FileFlags> {
+    if matches!(names, "none" | "") {
+        return Some(FileFlags::empty());
+    }
+    FlagsChange::parse(names).ok().map(|change| change.apply(FileFlags::empty()))
 }
 
 fn kind(name: &str) -> Option<NodeKind> {

@@ -1,12 +1,11 @@
 //! `ffs debug blocks`.
 
-use std::ffi::OsString;
 use std::io::Write;
 
 use ffs_admin::inspect::{Block, BlockKind};
 use serde::Serialize;
 
-use super::{Shown, Stopped};
+use super::{Shown, ShownArgs, Stopped};
 use crate::fail::Failure;
 use crate::output;
 
@@ -17,12 +16,8 @@ use crate::output;
 /// maps follow it.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// IMAGE[@N]:/path or IMAGE[@N]:#INODE
-    #[arg(required = true, value_name = "IMAGE:/PATH")]
-    pub(super) files: Vec<OsString>,
-    /// Print JSON, one object a line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub(super) shown: ShownArgs,
 }
 
 /// Blocks that follow one another in the file and on the volume.
@@ -66,7 +61,7 @@ pub(super) fn show(args: &Args, at: &Shown<'_>, out: &mut dyn Write) -> Result<(
         .map_err(|why| at.volume.stopped(why))?;
     match run {
         Some(run) => print(args, at.ino.0, &run, out),
-        None if args.json => Ok(()),
+        None if args.shown.json => Ok(()),
         None => Ok(writeln!(out, "inode {} has no blocks", at.ino.0)?),
     }
 }
@@ -86,7 +81,7 @@ fn print(args: &Args, ino: u32, run: &Run, out: &mut dyn Write) -> Result<(), Fa
         BlockKind::Indirect(level) => ("indirect", Some(level)),
         BlockKind::ExtAttr => ("extattr", None),
     };
-    if args.json {
+    if args.shown.json {
         let run = JsonRun {
             inode: ino,
             kind,

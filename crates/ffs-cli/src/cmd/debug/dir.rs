@@ -1,6 +1,5 @@
 //! `ffs debug dir`.
 
-use std::ffi::OsString;
 use std::io::Write;
 
 use ffs_admin::inspect::{RawRecord, RecordState};
@@ -8,7 +7,7 @@ use ffs_core::FileType;
 use ffs_ondisk::dir::DT_WHT;
 use serde::Serialize;
 
-use super::{Shown, Stopped};
+use super::{Shown, ShownArgs, Stopped};
 use crate::fail::Failure;
 use crate::output::{self, JsonName, kind_name};
 
@@ -19,12 +18,8 @@ use crate::output::{self, JsonName, kind_name};
 /// inode is 0 if that was overwritten.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// IMAGE[@N]:/path or IMAGE[@N]:#INODE
-    #[arg(required = true, value_name = "IMAGE:/PATH")]
-    pub(super) files: Vec<OsString>,
-    /// Print JSON, one object a line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub(super) shown: ShownArgs,
 }
 
 #[derive(Serialize)]
@@ -72,7 +67,7 @@ fn print(args: &Args, dir: u32, record: &RawRecord, out: &mut dyn Write) -> Resu
     };
     let (off, ino, kind, reclen) =
         (record.off.0, record.ino, type_name(record.dtype), record.reclen);
-    if args.json {
+    if args.shown.json {
         let record = JsonRecord {
             directory: dir,
             offset: off,

@@ -1,6 +1,5 @@
 //! `ffs debug inode`.
 
-use std::ffi::OsString;
 use std::io::Write;
 
 use bsdffs::flags;
@@ -8,7 +7,7 @@ use ffs_admin::inspect::RawInode;
 use ffs_ondisk::Geometry;
 use serde::Serialize;
 
-use super::Shown;
+use super::{Shown, ShownArgs};
 use crate::fail::Failure;
 use crate::output::{self, JsonTime, kind_name, mode_string, time};
 
@@ -17,12 +16,8 @@ use crate::output::{self, JsonTime, kind_name, mode_string, time};
 /// Pointers are shown as stored: the first fragment of each block, 0 for a hole.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// IMAGE[@N]:/path or IMAGE[@N]:#INODE
-    #[arg(required = true, value_name = "IMAGE:/PATH")]
-    pub(super) files: Vec<OsString>,
-    /// Print JSON, one object a line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub(super) shown: ShownArgs,
 }
 
 #[derive(Serialize)]
@@ -55,7 +50,7 @@ struct JsonInode {
 
 pub(super) fn show(args: &Args, at: &Shown<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let inode = at.inode()?;
-    if args.json {
+    if args.shown.json {
         return output::json_line(&mut { out }, &json(&inode));
     }
     print(at.inspector.geometry(), &inode, out).map_err(Into::into)

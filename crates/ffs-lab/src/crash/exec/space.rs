@@ -48,7 +48,7 @@ impl Executor {
         let mut all = Vec::new();
         for _ in 0..MOST_WRITES {
             let stat = self.fs.statfs();
-            let frags = if self.cred.is_root() {
+            let frags = if self.cred.is_root {
                 i64::try_from(stat.frags_free).unwrap_or(i64::MAX)
             } else {
                 stat.frags_avail
