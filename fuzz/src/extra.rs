@@ -8,8 +8,7 @@ use ffs_core::{
 use ffs_device::{BlockDevice, MemDevice};
 use ffs_ondisk::journal::{self, Blk, Move, Ref, SegHeader, Trunc};
 use ffs_ondisk::superblock::FsFlags;
-use ffs_ondisk::wire::put;
-use ffs_ondisk::{FragNo, Geometry, Ino, Superblock, snapshot};
+use ffs_ondisk::{FragNo, Geometry, Ino, Superblock};
 use std::sync::Arc;
 
 /// Makes operations on the volume and leaves it in the state of a loss of power.
@@ -49,33 +48,20 @@ fn copy_over(from: &MemDevice, to: &MemDevice) {
     to.write_at(0, &from.to_vec()).unwrap();
 }
 
-/// Makes a file a snapshot of the volume: all but two blocks are shared with the volume.
+/// Makes a snapshot of the volume, then changes the volume, so that the snapshot has copies of some
+/// blocks and shares the others.
 pub(crate) fn snapshot(dev: &Arc<MemDevice>) {
     let fs = mount(dev, OrderingPolicy::None);
     let root = Cred::root();
     let top = fs.root().unwrap();
-    let dir = fs.lookup(&root, &top, b".snap").unwrap();
-    let file = fs.create(&root, &dir, b"s1", NodeKind::Regular, 0o400).unwrap();
-    let g = *fs.geometry();
-    let mut list = vec![0; 24];
-    // The count, then the two blocks that were copied.
-    for (n, word) in [3i64, 0, 20].into_iter().enumerate() {
-        put(&mut list, 8 * n, g.endian, word);
-    }
-    for block in [0, 20] {
-        let data = vec![1; g.bsize as usize];
-        fs.write(&root, &file, block * u64::from(g.bsize), &data, WriteMode::default()).unwrap();
-    }
-    fs.write(&root, &file, snapshot::image_bytes(&g), &list, WriteMode::default()).unwrap();
-    let ino = file.ino();
+    let list = fs.lookup(&root, &top, b".snap").unwrap();
+    fs.snapshot(&root, &list, b"s1").unwrap();
+    let dir = fs.lookup(&root, &top, b"dir").unwrap();
+    let file = fs.lookup(&root, &dir, b"file with a longer name 1").unwrap();
+    fs.write(&root, &file, 0, &[1; 3000], WriteMode::default()).unwrap();
+    fs.unlink(&root, &dir, b"file with a longer name 2").unwrap();
+    drop((file, dir, list, top));
     fs.unmount().unwrap();
-    drop((file, dir, top));
-    edit(dev, &g, ino, |d| {
-        d.flags = FileFlags::SF_SNAPSHOT;
-        d.db[3] = snapshot::BLK_NOCOPY;
-        d.db[4] = snapshot::BLK_SNAP;
-    });
-    edit_superblock(dev, &g, |sb| sb.f.snapinum[0] = ino.0);
 }
 
 /// Adds a journal with one segment, and two removed files on its list.
