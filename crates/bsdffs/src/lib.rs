@@ -33,6 +33,7 @@
 //! | [`copy`] | copies of whole trees, between the host and images |
 //! | [`diff`] | comparing two trees, in images or on the host |
 //! | [`build`] | building an image from a directory or an archive |
+//! | [`disk`] | building the image of a whole disk, with partitions |
 //! | [`snapshot`] | snapshots as volumes, and their list |
 //! | [`bgfsck`] | checking a mounted volume in the background |
 //! | [`tar`] | reading and writing archives |
@@ -58,6 +59,7 @@ pub mod build;
 pub mod copy;
 pub mod diff;
 mod dir;
+pub mod disk;
 pub mod dump;
 mod file;
 pub mod flags;

@@ -101,6 +101,7 @@ commands! {
     Umount umount "umount";
     Sysctl sysctl "sysctl";
     Build build "build";
+    Disk disk "disk";
     Tar tar "tar";
     Info info "info";
     Ls ls "ls";

@@ -40,4 +40,5 @@ pub use image::DiskImage;
 pub use magic::{Format, recognise};
 pub use open::{Opened, open, open_image};
 pub use options::OpenOptions;
+pub use qcow2::write_qcow2;
 pub use spec::{is_uri, split_uri};

@@ -11,28 +11,27 @@
 //! | `tree` | [`Tree`]: a directory or an archive |
 //! | `mtree` | [`MtreeSpec`]: owners, modes and flags by path |
 //! | `listed` | takes the files of a specification |
+//! | `partial` | the file of an unfinished image, and the format of the finished one |
 //! | `error` | [`BuildError`] |
 
 mod error;
 mod listed;
 mod mtree;
+mod partial;
 mod survey;
 mod tree;
 
-use std::ffi::OsString;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use ffs_admin::newfs::{NewfsOptions, NewfsReport, newfs};
 use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_core::{Atime, Cred, Env, Ffs, MountOptions, OrderingPolicy, Timespec, TunableValues};
-use ffs_device::lock::LockMode;
-use ffs_device::{BlockDevice, FileDevice, LockWait, ManualClock, SplitMix64, Timestamp};
+use ffs_device::{BlockDevice, ManualClock, SplitMix64, Timestamp};
 use ffs_ondisk::Format;
 
 use crate::copy::{
-    CopyOptions, CopyReport, Entry, FileId, ImageRef, ImageSink, Observer, SkippedFile, transfer,
+    CopyOptions, CopyReport, Entry, ImageRef, ImageSink, Observer, SkippedFile, transfer,
 };
 use crate::volume::Volume;
 
@@ -40,6 +39,8 @@ pub use error::BuildError;
 pub use listed::LeftOut;
 use listed::{Links, ListedSink};
 pub use mtree::{MtreeError, MtreeSpec, UserNames};
+pub use partial::ImageFormat;
+pub(crate) use partial::PartialImage;
 pub use survey::Survey;
 pub use tree::Tree;
 use tree::TreeSource;
@@ -121,6 +122,7 @@ pub struct ImageBuilder {
     acls: bool,
     mtree: Option<MtreeSpec>,
     source_date_epoch: Option<i64>,
+    format: ImageFormat,
 }
 
 impl ImageBuilder {
@@ -180,6 +182,13 @@ impl ImageBuilder {
         self
     }
 
+    /// The format of the file that [`ImageBuilder::build_file`] makes.
+    #[must_use]
+    pub fn format(mut self, format: ImageFormat) -> ImageBuilder {
+        self.format = format;
+        self
+    }
+
     /// Builds the image in the file `path`, which is replaced when the new image is complete.
     ///
     /// # Errors
@@ -192,15 +201,9 @@ impl ImageBuilder {
     ) -> Result<BuiltImage, BuildError> {
         let partial = PartialImage::create(path)?;
         // The tree may contain the file.
-        if let Ok(found) = fs::symlink_metadata(&partial.0) {
-            tree.skip(FileId::from(&found));
-        }
-        let built = self.build(tree, path, &|size| partial.device(size), observer)?;
-        if path.exists() {
-            // After a power failure there is the old image or the new one.
-            File::open(&partial.0).and_then(|file| file.sync_all()).map_err(BuildError::Install)?;
-        }
-        fs::rename(&partial.0, path).map_err(BuildError::Install)?;
+        partial.id().into_iter().for_each(|id| tree.skip(id));
+        let built = self.build_at(tree, path, &|size| partial.device(0..size), observer)?;
+        partial.install(path, self.format)?;
         Ok(built)
     }
 
@@ -215,11 +218,12 @@ impl ImageBuilder {
         device: &Arc<dyn BlockDevice>,
         observer: &mut dyn BuildObserver,
     ) -> Result<BuiltImage, BuildError> {
-        self.build(tree, name, &|_| Ok(Arc::clone(device)), observer)
+        self.build_at(tree, name, &|_| Ok(Arc::clone(device)), observer)
     }
 
-    /// Builds the image on the device that `device` returns for a size in bytes.
-    fn build(
+    /// Builds the image on the device that `device` returns for a size in bytes. It is called once
+    /// for each attempt.
+    pub(crate) fn build_at(
         &self,
         tree: Tree,
         name: &Path,
@@ -438,38 +442,5 @@ fn check_complete(report: &CopyReport) -> Result<(), BuildError> {
     match report.failed {
         0 => Ok(()),
         files => Err(BuildError::Incomplete { files }),
-    }
-}
-
-/// The file of an unfinished image, beside the final one. Removed on drop unless it was renamed.
-struct PartialImage(PathBuf);
-
-impl PartialImage {
-    fn create(path: &Path) -> Result<PartialImage, BuildError> {
-        let file_name = path.file_name().ok_or(BuildError::NoFileName)?;
-        let mut name = OsString::from(".");
-        name.push(file_name);
-        name.push(format!(".ffs-build.{}", std::process::id()));
-        let partial = PartialImage(path.with_file_name(name));
-        FileDevice::create_sparse(&partial.0, 0).map_err(BuildError::Create)?;
-        Ok(partial)
-    }
-
-    /// Empties the file, and opens and locks it as a device of `size` bytes.
-    fn device(&self, size: u64) -> Result<Arc<dyn BlockDevice>, BuildError> {
-        let file = File::options().write(true).open(&self.0).map_err(BuildError::Resize)?;
-        file.set_len(0).and_then(|()| file.set_len(size)).map_err(BuildError::Resize)?;
-        let device = FileDevice::open(&self.0, true).map_err(BuildError::Device)?;
-        let mut device = device.scratch();
-        let locked = device.lock(&self.0, LockMode::Exclusive, LockWait::No, true);
-        locked.map_err(BuildError::Lock)?;
-        Ok(Arc::new(device))
-    }
-}
-
-impl Drop for PartialImage {
-    fn drop(&mut self) {
-        // After the rename there is no such file.
-        let _ = fs::remove_file(&self.0);
     }
 }

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use bsdffs::build::{BuildError, BuiltImage, ImageBuilder, LeftOut, MtreeSpec, Tree, UserNames};
+use bsdffs::build::{
+    BuildError, BuiltImage, ImageBuilder, ImageFormat, LeftOut, MtreeSpec, Tree, UserNames,
+};
 use bsdffs::copy::FileId;
 use bsdffs::tar::Input;
 use ffs_device::BlockDevice;
@@ -46,6 +48,7 @@ pub(crate) const DOC: Doc = Doc {
             "ffs build --mtree dest/METALOG root.img dest",
             "of an installation without root (NO_ROOT)",
         ),
+        ("ffs build root.qcow2 base.txz", "for a virtual machine: the name asks for qcow2"),
         ("ffs build -O 1 --endian big mac.img tree", "UFS1 for a big-endian machine"),
     ],
     exit: EXIT,
@@ -83,7 +86,8 @@ pub(crate) const DOC: Doc = Doc {
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    /// The image to make: a new file, or a block device, or IMAGE@N
+    /// The image to make: a new file (in the format qcow2 if its name ends in .qcow2), or a block
+    /// device, or IMAGE@N
     #[arg(value_name = "IMAGE")]
     image: OsString,
     /// Directories, archives (.tar, also compressed with gzip, xz, zstd or bzip2), or - for an
@@ -156,10 +160,12 @@ pub(crate) fn run(args: Args) -> Outcome {
         .free(args.free.unwrap_or(0))
         .owner(args.owner)
         .acls(args.acls)
-        .mtree(read_mtree(&args)?)
+        .mtree(read_mtree(args.mtree.as_deref(), args.users.as_deref(), &args.sources)?)
+        .format(ImageFormat::of_name(path))
         .source_date_epoch(source_date_epoch()?);
     if device.is_none() {
-        check_replaceable(&args, &name, &mut tree)?;
+        let old = check_replaceable(path, args.force)?;
+        old.into_iter().for_each(|id| tree.skip(id));
     }
     let mut progress = CopyProgress(Progress::items("measure", None));
     let built = match device {
@@ -174,11 +180,15 @@ pub(crate) fn run(args: Args) -> Outcome {
     Ok(0)
 }
 
-/// The specification of `--mtree`.
-fn read_mtree(args: &Args) -> Result<Option<MtreeSpec>, Failure> {
-    let Some(path) = &args.mtree else { return Ok(None) };
-    let tree = || args.sources.iter().find(|source| source.is_dir()).map(|tree| tree.join("etc"));
-    let users = match args.users.clone().or_else(tree) {
+/// The specification of `--mtree`, with the names in `users`, or in those of the `sources`.
+pub(super) fn read_mtree(
+    path: Option<&Path>,
+    users: Option<&Path>,
+    sources: &[PathBuf],
+) -> Result<Option<MtreeSpec>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    let tree = || sources.iter().find(|source| source.is_dir()).map(|tree| tree.join("etc"));
+    let users = match users.map(Path::to_owned).or_else(tree) {
         Some(dir) => UserNames::read(&dir)
             .map_err(|error| Failure::new(show(dir.as_os_str().as_bytes()), error))?,
         None => UserNames::default(),
@@ -195,7 +205,7 @@ fn read_mtree(args: &Args) -> Result<Option<MtreeSpec>, Failure> {
 }
 
 /// Warns of files that the specification lacks.
-fn warn_of_left_out(left_out: &LeftOut) {
+pub(super) fn warn_of_left_out(left_out: &LeftOut) {
     let (count, first) = (left_out.count, &left_out.first);
     match count {
         0 => {}
@@ -240,7 +250,7 @@ pub(crate) fn build_failure(name: &str, error: &BuildError) -> Failure {
 }
 
 /// Opens the sources. One of them may be standard input.
-fn open_trees(paths: &[PathBuf], size: Option<u64>) -> Result<Tree, Failure> {
+pub(super) fn open_trees(paths: &[PathBuf], size: Option<u64>) -> Result<Tree, Failure> {
     if paths.iter().filter(|path| *path == Path::new("-")).count() > 1 {
         return Err(Failure::usage("- is standard input, which can be read only once"));
     }
@@ -312,20 +322,20 @@ fn device_to_fill(args: &Args) -> Result<Option<Arc<dyn BlockDevice>>, Failure> 
     Ok(Some(device))
 }
 
-/// Fails if the image exists and must not be replaced; otherwise leaves it out of the tree.
-fn check_replaceable(args: &Args, name: &str, tree: &mut Tree) -> Result<(), Failure> {
-    let Ok(found) = fs::symlink_metadata(Path::new(&args.image)) else { return Ok(()) };
+/// Fails if the image exists and must not be replaced. Returns its identity, if it exists.
+pub(super) fn check_replaceable(image: &Path, force: bool) -> Result<Option<FileId>, Failure> {
+    let name = show(image.as_os_str().as_bytes());
+    let Ok(found) = fs::symlink_metadata(image) else { return Ok(None) };
     if !found.is_file() {
         return Err(Failure::new(name, "exists and is not a regular file"));
     }
-    if !args.force {
+    if !force {
         return Err(Failure::new(name, "exists").hint("--force replaces it"));
     }
     // Fails if another program uses the image.
     let how = OpenOptions { write: true, whole_disk: true, ..OpenOptions::default() };
-    drop(open_with(&args.image, &how)?);
-    tree.skip(FileId::from(&found));
-    Ok(())
+    drop(open_with(image.as_os_str(), &how)?);
+    Ok(Some(FileId::from(&found)))
 }
 
 /// The value of `SOURCE_DATE_EPOCH`.

@@ -12,6 +12,7 @@ pub(crate) mod debug;
 pub(crate) mod demo;
 pub(crate) mod df;
 pub(crate) mod diff;
+pub(crate) mod disk;
 pub(crate) mod du;
 pub(crate) mod dump;
 pub(crate) mod dumpfs;

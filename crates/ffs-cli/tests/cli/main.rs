@@ -15,6 +15,7 @@ mod copy;
 mod coreutils;
 mod debug;
 mod diff;
+mod disk;
 mod dump;
 mod edit;
 mod export;

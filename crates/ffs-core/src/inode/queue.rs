@@ -63,9 +63,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Kinds of steps, and times.
+    fn steps() -> impl Strategy<Value = Vec<(u8, u64)>> {
+        proptest::collection::vec((0..3u8, 0..50u64), 0..200)
+    }
+
     proptest! {
         #[test]
-        fn entries_come_out_by_time(steps in proptest::collection::vec((0..3u8, 0..50u64), 0..200)) {
+        fn entries_come_out_by_time(steps in steps()) {
             let (mut queue, mut model, mut next) = (UseQueue::default(), Vec::new(), 0);
             for (step, time) in steps {
                 match step {

@@ -9,6 +9,7 @@
 //! 2. `flush` writes imago's tables and then makes the file durable.
 //! 3. Only an image whose tables are marked as used is written ([`refcounts`]).
 
+mod create;
 mod refcounts;
 
 use std::fs::File;
@@ -27,6 +28,8 @@ use imago::format::PreallocateMode;
 use imago::qcow2::Qcow2;
 use imago::raw::Raw;
 use imago::{DenyImplicitOpenGate, FormatAccess, FormatDriverBuilder};
+
+pub use create::write_qcow2;
 
 use crate::bytes::{be32, be64};
 use crate::image::{DiskImage, Refused};

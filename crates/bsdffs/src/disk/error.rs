@@ -1,0 +1,163 @@
+//! Why a disk could not be built or changed.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use ffs_device::{DeviceError, host_words};
+
+use super::MAX_NAME;
+use crate::build::BuildError;
+use crate::text::human_size;
+
+/// Why a disk could not be built or changed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum DiskError {
+    /// The size of the disk is not a number of sectors.
+    NotWholeSectors {
+        /// The size, bytes.
+        size: u64,
+        /// Bytes of a sector.
+        sector: u64,
+    },
+    /// The disk is too small for the partition table.
+    TooSmall {
+        /// Its size, bytes.
+        size: u64,
+        /// The size of the table and its backup, bytes.
+        needs: u64,
+    },
+    /// The table has no entry for so many partitions.
+    TooManyPartitions,
+    /// The table cannot have this label.
+    BadLabel(String),
+    /// Two partitions have this label.
+    SameLabel(String),
+    /// The boot code is empty or too long.
+    BootCodeTooLong {
+        /// Its length, bytes.
+        len: usize,
+        /// The greatest length, bytes.
+        most: u64,
+    },
+    /// A file cannot be read.
+    Source {
+        /// Its path.
+        path: PathBuf,
+        /// The reason.
+        error: io::Error,
+    },
+    /// A file cannot be on a FAT volume.
+    NotForFat {
+        /// Its path.
+        path: PathBuf,
+        /// The reason.
+        why: &'static str,
+    },
+    /// The rest of the disk is too small for the partition.
+    TooLong {
+        /// Bytes that are left.
+        has: u64,
+        /// Bytes that the partition needs.
+        needs: u64,
+    },
+    /// The FAT volume has too little space.
+    FatTooSmall {
+        /// Its size, bytes.
+        size: u64,
+        /// The size that the files need, bytes.
+        needs: u64,
+    },
+    /// The FAT volume or the table cannot be written.
+    Write(io::Error),
+    /// The disk cannot be read or written.
+    Device(DeviceError),
+    /// The disk has no partition table that can be changed.
+    Table(String),
+    /// The file cannot be made, or a UFS volume cannot be built.
+    Build(BuildError),
+    /// An error of one partition.
+    Partition {
+        /// Its label.
+        label: String,
+        /// The error.
+        error: Box<DiskError>,
+    },
+}
+
+impl DiskError {
+    pub(super) fn in_partition(self, label: &str) -> DiskError {
+        DiskError::Partition { label: label.to_owned(), error: Box::new(self) }
+    }
+
+    /// The error itself, without the label of the partition.
+    #[must_use]
+    pub fn inner(&self) -> &DiskError {
+        match self {
+            DiskError::Partition { error, .. } => error.inner(),
+            other => other,
+        }
+    }
+}
+
+impl From<BuildError> for DiskError {
+    fn from(error: BuildError) -> DiskError {
+        match error {
+            BuildError::DeviceTooSmall { has, needs } => DiskError::TooLong { has, needs },
+            other => DiskError::Build(other),
+        }
+    }
+}
+
+impl fmt::Display for DiskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DiskError::NotWholeSectors { size, sector } => {
+                write!(f, "a size of {size} bytes is not a number of {sector}-byte sectors")
+            }
+            DiskError::TooSmall { size, needs } => {
+                write!(f, "has {size} bytes, but the partition table alone needs {needs}")
+            }
+            DiskError::TooManyPartitions => f.write_str("a GPT has at most 128 partitions"),
+            DiskError::BadLabel(label) => write!(
+                f,
+                "the label {label:?} is not 1 to {MAX_NAME} characters, none of them a control \
+                 character"
+            ),
+            DiskError::SameLabel(label) => write!(f, "two partitions have the label {label}"),
+            DiskError::BootCodeTooLong { len, most } => {
+                write!(f, "the boot code has {len} bytes, expected 1 to {most}")
+            }
+            DiskError::Source { path, error } => {
+                write!(f, "{}: {}", path.display(), host_words(error))
+            }
+            DiskError::NotForFat { path, why } => write!(f, "{}: {why}", path.display()),
+            DiskError::TooLong { has, needs } => {
+                let [has, needs] = [has, needs].map(|&bytes| human_size(bytes));
+                write!(f, "needs {needs}, but the disk has {has} left")
+            }
+            DiskError::FatTooSmall { size, needs } => {
+                let [size, needs] = [size, needs].map(|&bytes| human_size(bytes));
+                write!(f, "a FAT32 volume of {size} is too small; the files need {needs}")
+            }
+            DiskError::Write(error) => f.write_str(&host_words(error)),
+            DiskError::Device(error) => f.write_str(&host_words(error)),
+            DiskError::Table(why) => f.write_str(why),
+            DiskError::Build(error) => error.fmt(f),
+            DiskError::Partition { label, error } => write!(f, "partition {label}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for DiskError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            DiskError::Source { error, .. } | DiskError::Write(error) => Some(error),
+            DiskError::Device(error) => Some(error),
+            DiskError::Build(error) => Some(error),
+            DiskError::Partition { error, .. } => Some(&**error),
+            _ => None,
+        }
+    }
+}

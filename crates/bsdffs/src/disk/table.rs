@@ -1,0 +1,118 @@
+//! The partition table of a new disk: the protective MBR with boot code, the GPT, and its backup.
+
+use std::sync::Arc;
+
+use ffs_device::BlockDevice;
+use gptman::{GPT, GPTPartitionEntry};
+use sha2::{Digest, Sha256};
+
+use super::stream::{DeviceStream, Recorder};
+use super::{BuiltPartition, DiskError, MAX_PARTITIONS, PartitionType, SectorSize};
+
+/// The place of the table in the MBR, behind the code, bytes.
+const MBR_TABLE: usize = 446;
+/// Bytes of an entry.
+const ENTRY: u64 = 128;
+
+/// The GUIDs of the types, as they are on the disk.
+fn type_guid(kind: PartitionType) -> [u8; 16] {
+    match kind {
+        PartitionType::Boot => guid(0x83bd_6b9d_7f41_11dc_be0b_0015_60b8_4f0f),
+        PartitionType::Efi => guid(0xc12a_7328_f81f_11d2_ba4b_00a0_c93e_c93b),
+        PartitionType::Swap => guid(0x516e_7cb5_6ecf_11d6_8ff8_0002_2d09_712b),
+        PartitionType::Ufs => guid(0x516e_7cb6_6ecf_11d6_8ff8_0002_2d09_712b),
+    }
+}
+
+/// A GUID as it is on the disk: its first three parts are little-endian.
+fn guid(text: u128) -> [u8; 16] {
+    let mut bytes = text.to_be_bytes();
+    bytes[..4].reverse();
+    bytes[4..6].reverse();
+    bytes[6..8].reverse();
+    bytes
+}
+
+/// Bytes of the entries, in whole sectors.
+fn entries_bytes(sector: SectorSize) -> u64 {
+    (MAX_PARTITIONS as u64 * ENTRY).next_multiple_of(sector.bytes())
+}
+
+/// The first byte that a partition may have: behind the MBR, the header, and the entries.
+pub(super) fn first_usable(sector: SectorSize) -> u64 {
+    2 * sector.bytes() + entries_bytes(sector)
+}
+
+/// Bytes at the end of the disk that have the backup of the table.
+pub(super) fn backup_bytes(sector: SectorSize) -> u64 {
+    sector.bytes() + entries_bytes(sector)
+}
+
+/// Writes the boot code and the table to `disk`.
+pub(super) fn write(
+    disk: &Arc<dyn BlockDevice>,
+    sector: SectorSize,
+    pmbr: &[u8],
+    partitions: &[BuiltPartition],
+) -> Result<(), DiskError> {
+    let mut seed = Sha256::new();
+    seed.update(disk.len_bytes().to_le_bytes());
+    seed.update(pmbr);
+    for BuiltPartition { label, kind, start, len, .. } in partitions {
+        seed.update(format!("{}\0{label}\0{start}\0{len}\0", kind.name()));
+    }
+    let seed = seed.finalize();
+    let unique = |n: usize| made_guid(&seed, n);
+    let mut stream = DeviceStream::new(disk);
+    let mut gpt = GPT::new_from(&mut stream, sector.bytes(), unique(0)).map_err(failed)?;
+    for (n, part) in (1..).zip(partitions) {
+        gpt[n] = GPTPartitionEntry {
+            partition_type_guid: type_guid(part.kind),
+            unique_partition_guid: unique(n as usize),
+            starting_lba: part.start / sector.bytes(),
+            ending_lba: (part.start + part.len) / sector.bytes() - 1,
+            attribute_bits: 0,
+            partition_name: part.label.as_str().into(),
+        };
+    }
+    GPT::write_protective_mbr_into(&mut stream, sector.bytes()).map_err(failed)?;
+    let code = pmbr.get(..MBR_TABLE).unwrap_or(pmbr);
+    store(disk, &mut gpt, Some((0, code.to_vec())))
+}
+
+/// Writes both copies of the table, and `other` in the first sector. The backup, at the end of the
+/// disk, is durable before the first copy is changed.
+pub(super) fn store(
+    disk: &Arc<dyn BlockDevice>,
+    gpt: &mut GPT,
+    other: Option<(u64, Vec<u8>)>,
+) -> Result<(), DiskError> {
+    let mut all = Recorder { len: disk.len_bytes(), at: 0, writes: Vec::new() };
+    gpt.write_into(&mut all).map_err(failed)?;
+    let backup = gpt.header.last_usable_lba * gpt.sector_size;
+    let (last, first): (Vec<_>, Vec<_>) = all.writes.into_iter().partition(|(at, _)| *at > backup);
+    for writes in [last, first.into_iter().chain(other).collect()] {
+        for (at, bytes) in writes {
+            disk.write_at(at, &bytes).map_err(DiskError::Device)?;
+        }
+        disk.flush().map_err(DiskError::Device)?;
+    }
+    Ok(())
+}
+
+/// A GUID of version 8, from what the table has: the same disk gets the same GUIDs.
+fn made_guid(seed: &[u8], n: usize) -> [u8; 16] {
+    let hash = Sha256::new().chain_update(seed).chain_update((n as u64).to_le_bytes()).finalize();
+    let mut bytes = [0; 16];
+    bytes.iter_mut().zip(hash).for_each(|(byte, of)| *byte = of);
+    let text = u128::from_be_bytes(bytes);
+    let version = text & !(0xf << 76) | 8 << 76;
+    guid(version & !(0b11 << 62) | 0b10 << 62)
+}
+
+pub(super) fn failed(error: gptman::Error) -> DiskError {
+    match error {
+        gptman::Error::Io(error) => DiskError::Write(error),
+        other => DiskError::Table(other.to_string()),
+    }
+}

@@ -1,0 +1,455 @@
+//! `ffs disk`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use bsdffs::build::{ImageBuilder, ImageFormat};
+use bsdffs::copy::{CopyReport, FileId};
+use bsdffs::disk::{
+    BuiltDisk, DiskBuilder, DiskError, Grown, MAX_PMBR, NewContent, SectorSize, check_growable,
+    grow,
+};
+use ffs_admin::newfs::label_problem;
+use ffs_image::OpenOptions;
+use serde::Serialize;
+
+use super::build::{
+    build_failure, check_replaceable, open_trees, read_mtree, source_date_epoch, warn_of_left_out,
+};
+use super::newfs::How;
+use super::{Doc, EXIT};
+use crate::bsd;
+use crate::copying::{CopyProgress, JsonCounts, warn_of_losses};
+use crate::fail::{Failure, Outcome, show};
+use crate::output::{self, human};
+use crate::progress::Progress;
+use crate::session::open_with;
+use crate::signals;
+use crate::spec::names_partition;
+
+pub(crate) const DOC: Doc = Doc {
+    examples: &[
+        (
+            "ffs disk create disk.img --efi esp/ --swap 1g --ufs rootfs=base.txz",
+            "a disk for UEFI: a table, an EFI system partition, swap, and a volume",
+        ),
+        (
+            "ffs disk create vm.qcow2 --size 20g --pmbr boot/pmbr --gptboot boot/gptboot \
+             --ufs rootfs=base.txz --ufs rootfs=kernel.txz",
+            "for a BIOS: boot code, and a volume of two archives that fills the disk",
+        ),
+        (
+            "ffs disk create disk.img --efi boot/loader.efi --ufs rootfs:2g=root --ufs data:8g=d/",
+            "an EFI program as the one that firmware starts; two volumes of given sizes",
+        ),
+        ("ffs info disk.img", "the partitions, and what is in them"),
+        (
+            "ffs disk grow -s 40g vm.qcow2 && ffs growfs vm.qcow2@3",
+            "a larger disk, its last partition with it, then the volume in that",
+        ),
+    ],
+    exit: EXIT,
+    see_also: &["ffs-build(1)", "ffs-info(1)", "ffs-newfs(8)", "gpart(8)", "mkimg(1)"],
+    section: "1",
+    usage_code: 64,
+};
+
+/// Make and enlarge images of whole disks.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Create(Box<Create>),
+    Grow(GrowArgs),
+}
+
+/// Make an image of a disk: a GUID partition table with partitions.
+///
+/// The partitions are, in this order: boot code (--gptboot, labelled bootfs), an EFI system
+/// partition (--efi, efiboot0), swap (--swap, swapfs), and the UFS volumes in the order of --ufs.
+/// Labels are those of FreeBSD's own images; /etc/fstab finds a volume as /dev/gpt/LABEL, and as
+/// /dev/ufs/LABEL, too.
+///
+/// A volume fits its files, with --free more, unless it has a size. With --size, the last volume
+/// without a size fills the disk. The files of a volume are those that `ffs build` would
+/// make.
+///
+/// The EFI system partition is FAT32, of at least 33 MiB (with sectors of 4096 bytes, 257 MiB). The
+/// same input gives the same bytes, GUIDs included.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+struct Create {
+    /// The image to make: a new file, in the format qcow2 if its name ends in .qcow2
+    #[arg(value_name = "IMAGE")]
+    image: OsString,
+    /// Make a GUID partition table: the default, and the only kind
+    #[arg(long)]
+    gpt: bool,
+    /// Size of the disk: a number with a suffix, or sectors of 512 bytes [default: fits]
+    #[arg(long, value_name = "SIZE", value_parser = bsd::sectors)]
+    size: Option<u64>,
+    /// Bytes of a sector
+    #[arg(long, value_name = "512|4096", value_parser = ["512", "4096"], default_value = "512")]
+    sector: String,
+    /// Boot code for the first sector, such as FreeBSD's boot/pmbr
+    #[arg(long, value_name = "FILE")]
+    pmbr: Option<PathBuf>,
+    /// Boot code for a partition of its own, such as FreeBSD's boot/gptboot
+    #[arg(long, value_name = "FILE")]
+    gptboot: Option<PathBuf>,
+    /// Directory with the files of the EFI system partition, or an EFI program, which becomes
+    /// EFI/BOOT/BOOT*.EFI
+    #[arg(long, value_name = "TREE|PROGRAM")]
+    efi: Option<PathBuf>,
+    /// Size of the EFI system partition [default: fits]
+    #[arg(long, value_name = "SIZE", value_parser = bsd::sectors, requires = "efi")]
+    efi_size: Option<u64>,
+    /// Space to swap
+    #[arg(long, value_name = "SIZE", value_parser = bsd::sectors)]
+    swap: Option<u64>,
+    /// A UFS volume of a directory or archive. Given again with the same LABEL, it adds another
+    /// source to the volume, as `ffs build` does
+    #[arg(long, value_name = "LABEL[:SIZE]=TREE|ARCHIVE|-", value_parser = UfsArg::parse)]
+    ufs: Vec<UfsArg>,
+    /// Space to leave free in a volume that fits its files
+    #[arg(long, value_name = "BYTES", value_parser = bsd::number)]
+    free: Option<u64>,
+    /// Owner and group of all files
+    #[arg(long, value_name = "UID:GID", value_parser = bsd::owner)]
+    owner: Option<(u32, u32)>,
+    /// Take the files of the only volume from a specification as of mtree(8), such as METALOG
+    #[arg(long, value_name = "FILE", visible_alias = "metalog", conflicts_with = "owner")]
+    mtree: Option<PathBuf>,
+    /// Directory with the master.passwd (or passwd) and the group of the names in --mtree
+    #[arg(long, value_name = "DIR", requires = "mtree")]
+    users: Option<PathBuf>,
+    /// Enable POSIX access lists and keep those of the source (UFS2)
+    #[arg(long)]
+    acls: bool,
+    /// Replace an existing image
+    #[arg(long)]
+    force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    how: How,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// Enlarge a disk and its last partition.
+///
+/// Fits the partition table (GPT) to the size of the disk, as `gpart recover` and `gpart resize`
+/// do: the backup of the table moves to the end, and the last partition reaches up to it. With -s
+/// the image becomes longer first. The volume in the partition is enlarged by `ffs growfs`.
+#[derive(clap::Args)]
+struct GrowArgs {
+    /// The image of a whole disk, or a block device
+    #[arg(value_name = "IMAGE")]
+    image: OsString,
+    /// Size of the disk afterwards: sectors of 512 bytes, or bytes with a suffix [default: its size
+    /// now, of which the table may use only a part]
+    #[arg(short = 's', value_name = "SIZE", value_parser = bsd::sectors)]
+    size: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A value of `--ufs`.
+#[derive(Clone)]
+struct UfsArg {
+    label: String,
+    size: Option<u64>,
+    source: PathBuf,
+}
+
+impl UfsArg {
+    fn parse(text: &str) -> Result<UfsArg, String> {
+        let (what, source) = text
+            .split_once('=')
+            .filter(|(_, source)| !source.is_empty())
+            .ok_or("no source; expected LABEL=SOURCE, such as rootfs=base.txz")?;
+        let (label, size) = match what.split_once(':') {
+            Some((label, size)) => (label, Some(bsd::sectors(size)?)),
+            None => (what, None),
+        };
+        if label.is_empty() {
+            return Err("no label; expected LABEL=SOURCE, such as rootfs=base.txz".to_owned());
+        }
+        Ok(UfsArg { label: label.to_owned(), size, source: source.into() })
+    }
+}
+
+/// A UFS volume to make.
+struct UfsVolume {
+    label: String,
+    size: Option<u64>,
+    sources: Vec<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Json {
+    image: String,
+    size: u64,
+    sector_size: u64,
+    partitions: Vec<JsonPartition>,
+}
+
+#[derive(Serialize)]
+struct JsonPartition {
+    number: usize,
+    label: String,
+    kind: &'static str,
+    start: u64,
+    bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    free: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copied: Option<JsonCounts>,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    match args.command {
+        Command::Create(args) => create(&args),
+        Command::Grow(args) => enlarge(&args),
+    }
+}
+
+#[derive(Serialize)]
+struct JsonGrown {
+    image: String,
+    size: u64,
+    number: u32,
+    label: String,
+    start: u64,
+    before: u64,
+    bytes: u64,
+}
+
+fn enlarge(args: &GrowArgs) -> Outcome {
+    let name = show(args.image.as_bytes());
+    if names_partition(&args.image) {
+        return Err(Failure::usage(format!("{name}: a partition grows with its disk"))
+            .hint("give the image of the whole disk, without @N"));
+    }
+    let how = OpenOptions { write: true, whole_disk: true, ..OpenOptions::default() };
+    let opened = open_with(&args.image, &how)?;
+    let failed = |error: DiskError| {
+        let failure = Failure::new(&name, &error);
+        match error {
+            DiskError::Table(_) => failure.hint("`ffs info` shows the table; gdisk(8) repairs one"),
+            _ => failure,
+        }
+    };
+    check_growable(&*opened.device).map_err(failed)?;
+    let before = opened.device.len_bytes();
+    if args.size.is_some_and(|size| size < before) {
+        let why = format!("has {} already", human(before));
+        return Err(Failure::new(name, why).hint("a disk is not made smaller"));
+    }
+    if let Some(size) = args.size.filter(|size| *size > before) {
+        opened.set_len(size).map_err(|error| {
+            let why = ffs_device::host_words(&error.source);
+            Failure::new(&name, format!("cannot be made longer: {why}"))
+        })?;
+    }
+    let grown = grow(&opened.device).map_err(failed)?;
+    let Grown { number, label, start, before, len } = grown;
+    let size = opened.device.len_bytes();
+    if args.json {
+        let image = name;
+        let grown = JsonGrown { image, size, number, label, start, before, bytes: len };
+        output::json(&grown)?;
+        return Ok(0);
+    }
+    let (old, new) = (human(before), human(len));
+    output::note(match len == before {
+        true => format!("{name}: partition {number} ({label}) already fills the disk, {old}"),
+        false => format!(
+            "{name}: {}; partition {number} ({label}) grew from {old} to {new}; for the volume in \
+             it: ffs growfs {name}@{number}",
+            human(size)
+        ),
+    });
+    Ok(0)
+}
+
+fn create(args: &Create) -> Outcome {
+    signals::listen();
+    let started = Instant::now();
+    let (name, path) = (show(args.image.as_bytes()), Path::new(&args.image));
+    let volumes = volumes(&args.ufs)?;
+    let old = check_replaceable(path, args.force)?;
+    let disk = described(args, path, &volumes, old)?;
+    let mut progress = CopyProgress(Progress::items("measure", None));
+    let built = disk.build_file(path, &mut progress);
+    drop(progress);
+    let built = built.map_err(|error| failure(&name, &error))?;
+    for volume in built.partitions.iter().filter_map(|part| part.volume.as_ref()) {
+        warn_of_losses(&volume.report);
+        warn_of_left_out(&volume.left_out);
+    }
+    print_result(args, &name, &built, started)?;
+    Ok(0)
+}
+
+/// The volumes of `--ufs`, each with all its sources.
+fn volumes(args: &[UfsArg]) -> Result<Vec<UfsVolume>, Failure> {
+    let mut volumes: Vec<UfsVolume> = Vec::new();
+    for UfsArg { label, size, source } in args.iter().cloned() {
+        let Some(volume) = volumes.iter_mut().find(|volume| volume.label == label) else {
+            volumes.push(UfsVolume { label, size, sources: vec![source] });
+            continue;
+        };
+        if volume.size.is_some() && size.is_some() && volume.size != size {
+            return Err(Failure::usage(format!("--ufs gives {label} two sizes")));
+        }
+        volume.size = volume.size.or(size);
+        volume.sources.push(source);
+    }
+    Ok(volumes)
+}
+
+/// The disk that the arguments describe. The file `old`, which it replaces, is not copied.
+fn described(
+    args: &Create,
+    path: &Path,
+    volumes: &[UfsVolume],
+    old: Option<FileId>,
+) -> Result<DiskBuilder, Failure> {
+    if args.mtree.is_some() && volumes.len() != 1 {
+        return Err(Failure::usage("--mtree is for a disk with one UFS volume"));
+    }
+    let latest = source_date_epoch()?;
+    let mut disk = DiskBuilder::new()
+        .size(args.size)
+        .sector(if args.sector == "4096" { SectorSize::B4096 } else { SectorSize::B512 })
+        .source_date_epoch(latest)
+        .format(ImageFormat::of_name(path));
+    if let Some(code) = &args.pmbr {
+        disk = disk.pmbr(read(code)?);
+    }
+    if let Some(code) = &args.gptboot {
+        disk = disk.partition("bootfs", NewContent::Boot(read(code)?));
+    }
+    if let Some(source) = args.efi.clone() {
+        disk = disk.partition("efiboot0", NewContent::Efi { source, size: args.efi_size });
+    }
+    if let Some(size) = args.swap {
+        disk = disk.partition("swapfs", NewContent::Swap(size));
+    }
+    for UfsVolume { label, size, sources } in volumes {
+        let last = volumes.last().is_some_and(|last| last.label == *label);
+        let given = size.or(args.size.filter(|_| last));
+        let mut tree = open_trees(sources, given)?;
+        old.into_iter().for_each(|id| tree.skip(id));
+        let spec = read_mtree(args.mtree.as_deref(), args.users.as_deref(), sources)?;
+        let mut how = args.how.options();
+        if how.label.is_none() && label_problem(label).is_none() {
+            how.label = Some(label.clone());
+        }
+        let builder = ImageBuilder::new()
+            .newfs_options(how)
+            .free(args.free.unwrap_or(0))
+            .owner(args.owner)
+            .acls(args.acls)
+            .mtree(spec)
+            .source_date_epoch(latest);
+        let builder = Box::new(builder);
+        disk = disk.partition(label, NewContent::Ufs { builder, size: *size, tree });
+    }
+    Ok(disk)
+}
+
+/// The content of a file with boot code.
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let name = || show(path.as_os_str().as_bytes());
+    let len = fs::metadata(path).map_err(|error| Failure::new(name(), error))?.len();
+    if len > bsdffs::disk::MAX_BOOT {
+        let most = human(bsdffs::disk::MAX_BOOT);
+        return Err(Failure::new(name(), format!("is too long for boot code ({most} at most)")));
+    }
+    fs::read(path).map_err(|error| Failure::new(name(), error))
+}
+
+fn failure(name: &str, error: &DiskError) -> Failure {
+    let failure = Failure::new(name, error);
+    match error.inner() {
+        DiskError::Build(inner) => match error {
+            DiskError::Partition { label, .. } => {
+                build_failure(&format!("{name}: partition {label}"), inner)
+            }
+            _ => build_failure(name, inner),
+        },
+        DiskError::TooSmall { .. } | DiskError::TooLong { .. } => {
+            failure.hint("give a larger --size, or omit it to make the disk fit")
+        }
+        DiskError::FatTooSmall { .. } => failure.hint("give a larger --efi-size, or omit it"),
+        DiskError::BootCodeTooLong { most, .. } if *most == MAX_PMBR as u64 => {
+            failure.hint("--pmbr is for the first sector; a longer program is one for --gptboot")
+        }
+        DiskError::BadLabel(_) | DiskError::SameLabel(_) => {
+            failure.hint("choose another LABEL for --ufs")
+        }
+        _ => failure,
+    }
+}
+
+/// Prints the partitions.
+fn print_result(
+    args: &Create,
+    name: &str,
+    built: &BuiltDisk,
+    started: Instant,
+) -> Result<(), Failure> {
+    if args.json {
+        let part = |(number, part): (usize, &bsdffs::disk::BuiltPartition)| JsonPartition {
+            number,
+            label: part.label.clone(),
+            kind: part.kind.name(),
+            start: part.start,
+            bytes: part.len,
+            free: part.volume.as_ref().map(|volume| volume.free),
+            copied: part.volume.as_ref().map(|volume| JsonCounts::from(&volume.report)),
+        };
+        return output::json(&Json {
+            image: name.to_owned(),
+            size: built.size,
+            sector_size: args.sector.parse().unwrap_or(512),
+            partitions: (1..).zip(&built.partitions).map(part).collect(),
+        });
+    }
+    let mut rows =
+        vec![["", "start", "size", "type", "label", "content"].map(str::to_owned).to_vec()];
+    for (n, part) in (1..).zip(&built.partitions) {
+        let content = part.volume.as_ref().map_or(String::new(), |volume| {
+            let free = human(u64::try_from(volume.free).unwrap_or(0));
+            format!("{}, {free} free", CopyReport::summary(&volume.report))
+        });
+        rows.push(vec![
+            format!("@{n}"),
+            part.start.to_string(),
+            human(part.len),
+            part.kind.name().to_owned(),
+            part.label.clone(),
+            content,
+        ]);
+    }
+    let mut out = output::stdout();
+    out.write_all(output::table(rows, &[1, 2]).as_bytes())?;
+    out.flush()?;
+    let seconds = started.elapsed().as_secs_f64();
+    output::note(format!("{name}: {} in all, {seconds:.1} s", human(built.size)));
+    Ok(())
+}

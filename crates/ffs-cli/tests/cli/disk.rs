@@ -1,0 +1,329 @@
+//! `ffs disk`: tables, FAT and qcow2 are judged by the tools that others use for them.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use ffs_testkit::tools::have;
+use serde_json::Value;
+
+use crate::common::{Dir, fails, fsck_clean, ok, pattern, run, text};
+
+fn tool(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output().unwrap();
+    assert!(output.status.success(), "{program} {args:?}: {}", text(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What a disk is made of: boot code, files for the EFI system partition, and a tree.
+fn sources(d: &Dir) {
+    d.file("pmbr", &pattern(512, 1));
+    d.file("gptboot", &pattern(100_000, 2));
+    fs::create_dir_all(d.path("esp/EFI/BOOT")).unwrap();
+    d.file("esp/EFI/BOOT/BOOTX64.EFI", &pattern(150_001, 3));
+    d.file("esp/A name that needs long records.txt", b"long\n");
+    fs::create_dir_all(d.path("root/boot")).unwrap();
+    d.file("root/boot/kernel", &pattern(3_000_000, 4));
+}
+
+/// Runs `ffs disk create` with the sources and `more`, and returns what it prints as JSON.
+fn create(d: &Dir, image: &str, more: &[&str]) -> Value {
+    let (pmbr, gptboot, esp) = (d.str("pmbr"), d.str("gptboot"), d.str("esp"));
+    let root = format!("rootfs={}", d.str("root"));
+    let mut args = vec!["disk", "create", "--json", "--force", "--pmbr", &pmbr];
+    args.extend(["--gptboot", &gptboot, "--efi", &esp, "--swap", "8m", "--ufs", &root]);
+    args.extend(more);
+    args.push(image);
+    serde_json::from_str(&ok(&args)).unwrap()
+}
+
+/// Copies a partition to a file of its own.
+fn part(d: &Dir, image: &str, disk: &Value, number: usize) -> String {
+    let part = &disk["partitions"][number - 1];
+    let (start, len) = (part["start"].as_u64().unwrap(), part["bytes"].as_u64().unwrap());
+    let mut bytes = vec![0; len as usize];
+    fs::File::open(image).unwrap().read_exact_at(&mut bytes, start).unwrap();
+    d.file("part", &bytes)
+}
+
+#[test]
+fn a_disk_has_what_it_was_given_and_others_read_it() {
+    for sector in ["512", "4096"] {
+        let d = Dir::new();
+        sources(&d);
+        let image = d.str("disk.img");
+        let disk = create(&d, &image, &["--sector", sector]);
+        let kinds: Vec<_> =
+            disk["partitions"].as_array().unwrap().iter().map(|p| &p["kind"]).collect();
+        assert_eq!(kinds, ["freebsd-boot", "efi", "freebsd-swap", "freebsd-ufs"]);
+        // Boot code is where a BIOS and its first stage look for it.
+        let bytes = fs::read(&image).unwrap();
+        assert!(bytes[..446] == pattern(512, 1)[..446] && bytes[510..512] == [0x55, 0xaa]);
+        let boot = fs::read(part(&d, &image, &disk, 1)).unwrap();
+        assert!(boot.starts_with(&pattern(100_000, 2)));
+        assert_eq!(disk["partitions"][3]["copied"]["files"], 1);
+        // The volume.
+        assert!(run(&["cat", &format!("{image}@4:/boot/kernel")]).stdout == pattern(3_000_000, 4));
+        fsck_clean(Path::new(&format!("{image}@4")));
+        // Our own reader finds the same partitions as the writer reports.
+        let info: Value = serde_json::from_str(&ok(&["info", "--json", &image])).unwrap();
+        for (ours, read) in disk["partitions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .zip(info[0]["partitions"].as_array().unwrap())
+        {
+            for field in ["number", "label", "start", "bytes"] {
+                assert_eq!(ours[field], read[field], "{field}");
+            }
+        }
+        assert_eq!(info[0]["partitions"][3]["content"]["label"], "rootfs");
+        if have(&["fsck.fat", "mcopy"]) {
+            let efi = part(&d, &image, &disk, 2);
+            tool("fsck.fat", &["-n", &efi]);
+            let back = d.str("back");
+            for file in ["EFI/BOOT/BOOTX64.EFI", "A name that needs long records.txt"] {
+                tool("mcopy", &["-n", "-i", &efi, &format!("::{file}"), &back]);
+                assert!(fs::read(&back).unwrap() == fs::read(d.path("esp").join(file)).unwrap());
+            }
+        }
+        if sector == "512" && have(&["sgdisk"]) {
+            assert!(tool("sgdisk", &["-v", &image]).contains("No problems found"));
+        }
+    }
+}
+
+#[test]
+fn the_same_sources_give_the_same_disk() {
+    let d = Dir::new();
+    sources(&d);
+    let (one, two) = (d.str("one.img"), d.str("two.img"));
+    create(&d, &one, &[]);
+    create(&d, &two, &[]);
+    assert!(fs::read(&one).unwrap() == fs::read(&two).unwrap());
+    // Another disk has other GUIDs.
+    create(&d, &two, &["--free", "4m"]);
+    let guid = |image: &str| fs::read(image).unwrap()[512 + 56..512 + 72].to_vec();
+    assert_ne!(guid(&one), guid(&two));
+}
+
+#[test]
+fn the_last_volume_fills_a_disk_of_a_given_size() {
+    let d = Dir::new();
+    sources(&d);
+    let image = d.str("disk.img");
+    let more = format!("more:16m={}", d.str("root"));
+    let rest = format!("rest={}", d.str("root"));
+    let disk = create(&d, &image, &["--size", "200m", "--ufs", &more, "--ufs", &rest]);
+    assert_eq!(fs::metadata(&image).unwrap().len(), 200 << 20);
+    let parts = &disk["partitions"];
+    assert_eq!(parts[4]["bytes"], 16 << 20);
+    let end = parts[5]["start"].as_u64().unwrap() + parts[5]["bytes"].as_u64().unwrap();
+    // 33 sectors are the backup of the table.
+    assert_eq!(end, (200 << 20) - 33 * 512);
+    fsck_clean(Path::new(&format!("{image}@6")));
+}
+
+#[test]
+fn an_efi_program_becomes_the_one_that_firmware_starts() {
+    let d = Dir::new();
+    fs::create_dir(d.path("root")).unwrap();
+    for (machine, name) in [([0x64, 0x86], "BOOTX64.EFI"), ([0x64, 0xaa], "BOOTAA64.EFI")] {
+        let mut program = b"MZ".to_vec();
+        program.resize(0x3c, 0);
+        program.extend(128u32.to_le_bytes());
+        program.resize(128, 0);
+        program.extend(b"PE\0\0");
+        program.extend(machine);
+        program.resize(5000, 9);
+        let loader = d.file("loader.efi", &program);
+        let image = d.str("disk.img");
+        ok(&["disk", "create", "--force", "--efi", &loader, &image]);
+        if have(&["mcopy"]) {
+            let back = d.str("back");
+            let at = format!("{image}@@1M");
+            tool("mcopy", &["-n", "-i", &at, &format!("::EFI/BOOT/{name}"), &back]);
+            assert!(fs::read(&back).unwrap() == program);
+        }
+    }
+    let text = d.file("text", b"not a program");
+    let image = d.str("none.img");
+    fails(&["disk", "create", "--efi", &text, &image], 1, "nor an EFI program");
+}
+
+#[test]
+fn what_fat_cannot_hold_is_refused_by_name() {
+    let d = Dir::new();
+    let image = d.str("disk.img");
+    let esp = d.path("esp");
+    let args = |image: &str| -> Vec<String> {
+        ["disk", "create", "--efi", &d.str("esp"), image].map(str::to_owned).to_vec()
+    };
+    let refused = |prepare: &dyn Fn(&Path), words: &str| {
+        let _ = fs::remove_dir_all(&esp);
+        fs::create_dir(&esp).unwrap();
+        prepare(&esp);
+        let args = args(&image);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        fails(&args, 1, words);
+        assert!(!Path::new(&image).exists());
+    };
+    refused(&|esp| symlink("target", esp.join("link")).unwrap(), "link: FAT has only files");
+    refused(&|esp| fs::write(esp.join("a:b"), "").unwrap(), "a:b: FAT does not allow the name");
+    let same_but_case = |esp: &Path| {
+        fs::write(esp.join("loader"), "").unwrap();
+        fs::write(esp.join("LOADER"), "").unwrap();
+    };
+    refused(&same_but_case, "differs only in case");
+    let long = |esp: &Path| {
+        fs::File::create(esp.join("long")).unwrap().set_len(1 << 32).unwrap();
+    };
+    refused(&long, "long: FAT has no file of 4 GiB");
+    // Nothing else is left, either.
+    assert_eq!(fs::read_dir(d.path(".")).unwrap().count(), 1);
+}
+
+#[test]
+fn mistakes_are_named_and_leave_no_image() {
+    let d = Dir::new();
+    sources(&d);
+    let image = d.str("disk.img");
+    let root = d.str("root");
+    let ufs = |label: &str| format!("{label}={root}");
+    let two = [ufs("a:16m"), ufs("a:17m")];
+    fails(&["disk", "create", "--ufs", &two[0], "--ufs", &two[1], &image], 64, "two sizes");
+    fails(&["disk", "create", "--ufs", "rootfs", &image], 64, "no source");
+    fails(&["disk", "create", "--ufs", &ufs(""), &image], 64, "no label");
+    let label = ufs(&"l".repeat(37));
+    fails(&["disk", "create", "--ufs", &label, &image], 1, "1 to 36 characters");
+    fails(
+        &["disk", "create", "--swap", "8m", "--ufs", &ufs("swapfs"), &image],
+        1,
+        "two partitions",
+    );
+    fails(&["disk", "create", "--swap", "8e", &image], 64, "");
+    fails(&["disk", "create", "--swap", "7000000000g", &image], 1, "File too large");
+    fails(&["disk", "create", "--size", "3m", "--ufs", &ufs("r"), &image], 1, "partition r: ");
+    fails(&["disk", "create", "--size", "20k", &image], 1, "partition table alone");
+    fails(&["disk", "create", "--size", "9m", "--swap", "8m", &image], 1, "the disk has");
+    fails(&["disk", "create", "--size", "1000001x", &image], 64, "");
+    let long = d.file("long", &pattern(513, 1));
+    fails(&["disk", "create", "--pmbr", &long, &image], 1, "513 bytes, expected 1 to 512");
+    let long = d.file("long", &pattern(560_000, 1));
+    fails(&["disk", "create", "--gptboot", &long, &image], 1, "too long for boot code");
+    fails(&["disk", "create", "--efi", &d.str("esp"), "--efi-size", "9m", &image], 1, "--efi-size");
+    fails(&["disk", "create", "--ufs", &ufs("r"), &d.file("old", b"x")], 1, "exists");
+    assert!(!Path::new(&image).exists());
+    let left =
+        fs::read_dir(d.path(".")).unwrap().map(|e| e.unwrap().file_name()).collect::<Vec<_>>();
+    assert!(left.iter().all(|name| !name.to_string_lossy().contains("ffs-build")), "{left:?}");
+}
+
+#[test]
+fn names_that_end_in_qcow2_give_qcow2() {
+    if !have(&["qemu-img"]) {
+        return;
+    }
+    let d = Dir::new();
+    sources(&d);
+    let (raw, qcow2, back) = (d.str("disk.img"), d.str("disk.qcow2"), d.str("back.img"));
+    create(&d, &raw, &[]);
+    create(&d, &qcow2, &[]);
+    let (root, one, two) = (d.str("root"), d.str("root.img"), d.str("root.qcow2"));
+    for image in [&one, &two] {
+        ok(&["build", image, &root]);
+    }
+    for (raw, qcow2) in [(&raw, &qcow2), (&one, &two)] {
+        tool("qemu-img", &["check", "-q", qcow2]);
+        tool("qemu-img", &["convert", "-f", "qcow2", "-O", "raw", qcow2, &back]);
+        assert!(fs::read(&back).unwrap() == fs::read(raw).unwrap(), "{qcow2}");
+    }
+    assert!(fs::metadata(&qcow2).unwrap().len() < 8 << 20);
+}
+
+#[test]
+fn a_disk_grows_with_its_last_partition() {
+    let d = Dir::new();
+    sources(&d);
+    for sector in ["512", "4096"] {
+        let image = d.str("disk.img");
+        let before = create(&d, &image, &["--sector", sector]);
+        fails(&["disk", "grow", "-s", "1m", &image], 1, "not made smaller");
+        fails(&["disk", "grow", "-s", "400m", &format!("{image}@4")], 64, "grows with its disk");
+        let grown: Value =
+            serde_json::from_str(&ok(&["disk", "grow", "--json", "-s", "400m", &image])).unwrap();
+        let part = &before["partitions"][3];
+        assert_eq!((&grown["number"], &grown["start"]), (&part["number"], &part["start"]));
+        assert_eq!(grown["before"], part["bytes"]);
+        let end = grown["start"].as_u64().unwrap() + grown["bytes"].as_u64().unwrap();
+        assert!(((400 << 20) - 36 * 1024..400 << 20).contains(&end), "{end}");
+        ok(&["growfs", "-y", &format!("{image}@4")]);
+        fsck_clean(Path::new(&format!("{image}@4")));
+        assert!(run(&["cat", &format!("{image}@4:/boot/kernel")]).stdout == pattern(3_000_000, 4));
+        if sector == "512" && have(&["sgdisk"]) {
+            assert!(tool("sgdisk", &["-v", &image]).contains("No problems found"));
+        }
+        // The second copy of the table is at the new end.
+        let sector: u64 = sector.parse().unwrap();
+        let file = fs::File::options().write(true).open(&image).unwrap();
+        file.write_all_at(&vec![0; sector as usize], sector).unwrap();
+        let info = run(&["info", &image]);
+        assert!(text(&info).contains("used its backup copy"), "{}", text(&info));
+        // A damaged table is not changed.
+        fails(&["disk", "grow", "-s", "500m", &image], 1, "used its backup copy");
+        assert_eq!(fs::metadata(&image).unwrap().len(), 400 << 20);
+        fs::remove_file(&image).unwrap();
+    }
+    let plain = d.image("plain.img", "16m", &[]);
+    fails(&["disk", "grow", "-s", "20m", &plain], 1, "no GUID partition table");
+    assert_eq!(fs::metadata(&plain).unwrap().len(), 16 << 20);
+}
+
+/// The commands of a page of the guide, in its order.
+fn commands(page: &str) -> String {
+    let mut script = String::new();
+    for block in page.split("```sh\n").skip(1) {
+        script.push_str(block.split("```").next().unwrap());
+    }
+    script
+}
+
+#[test]
+fn the_commands_of_the_page_about_disks_work() {
+    if !have(&["sgdisk", "qemu-img", "nbdcopy", "xz"]) {
+        return;
+    }
+    let d = Dir::new();
+    sources(&d);
+    fs::create_dir_all(d.path("root/etc")).unwrap();
+    d.file("root/etc/rc.conf", b"hostname=\"disk\"\n");
+    fs::create_dir(d.path("kernel")).unwrap();
+    d.file("kernel/kernel.bin", &pattern(100_000, 6));
+    for (archive, tree) in [("base.txz", "root"), ("kernel.txz", "kernel")] {
+        tool("tar", &["-cJf", &d.str(archive), "-C", &d.str(tree), "."]);
+    }
+    fs::create_dir(d.path("boot")).unwrap();
+    for name in ["pmbr", "gptboot"] {
+        fs::rename(d.path(name), d.path("boot").join(name)).unwrap();
+    }
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/disks.md");
+    let script = commands(&fs::read_to_string(page).unwrap());
+    assert!(script.lines().count() > 15, "{script}");
+    let ffs = crate::common::ffs();
+    let bin = Path::new(ffs.get_program()).parent().unwrap().to_owned();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let output = Command::new("bash")
+        .args(["-euxo", "pipefail", "-c", &script])
+        .env("PATH", path)
+        .current_dir(d.path("."))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    // What the page promises of its result.
+    let copy = d.str("copy.img");
+    assert_eq!(run(&["cat", &format!("{copy}@4:/etc/rc.conf")]).stdout, b"hostname=\"vm\"\n");
+    assert!(run(&["cat", &format!("{copy}@4:/kernel.bin")]).stdout == pattern(100_000, 6));
+    assert!(tool("sgdisk", &["-v", &copy]).contains("No problems found"));
+    fsck_clean(Path::new(&format!("{copy}@4")));
+}

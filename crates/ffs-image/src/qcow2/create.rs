@@ -1,0 +1,53 @@
+//! New qcow2 images.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use imago::format::PreallocateMode;
+use imago::qcow2::Qcow2;
+use imago::{FormatAccess, FormatCreateBuilder};
+
+use super::Storage;
+
+/// Bytes that are looked at together. A cluster of the image has as many.
+const CLUSTER: usize = 64 << 10;
+
+/// Writes a qcow2 image of the disk in `raw` to `file`, which is empty. Clusters of zeros take no
+/// space. The image is not durable until `file` is synced.
+///
+/// # Errors
+/// The system's, of either file.
+pub fn write_qcow2(raw: &File, file: &File) -> io::Result<()> {
+    let len = raw.metadata()?.len();
+    let storage = Storage::try_from(file.try_clone()?)?;
+    let builder = Qcow2::<Storage>::create_builder(storage);
+    builder.size(len).preallocate(PreallocateMode::None).create()?;
+    let storage = Storage::try_from(file.try_clone()?)?;
+    let image = Qcow2::<Storage>::open_image(storage, true)?;
+    let image = FormatAccess::new(image);
+    let mut cluster = vec![0; CLUSTER];
+    let mut at = 0;
+    while let Some(start) = next_data(raw, at)?.filter(|start| *start < len) {
+        let start = start - start % CLUSTER as u64;
+        let have = (len - start).min(CLUSTER as u64) as usize;
+        let Some(bytes) = cluster.get_mut(..have) else { break };
+        raw.read_exact_at(bytes, start)?;
+        if bytes.iter().any(|byte| *byte != 0) {
+            image.write(&*bytes, start)?;
+        }
+        at = start + CLUSTER as u64;
+    }
+    image.flush()
+}
+
+/// The place of the next byte from `at` on that is not in a hole; `None` if there is none.
+fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
+        Ok(place) => Ok(Some(place)),
+        Err(rustix::io::Errno::NXIO) => Ok(None),
+        // The host's file system does not know holes.
+        Err(rustix::io::Errno::INVAL) => Ok(Some(at)),
+        Err(error) => Err(error.into()),
+    }
+}
