@@ -383,3 +383,42 @@ fn an_interrupted_build_leaves_nothing() {
         assert_eq!(left, 0, "something is left: {}", text(&output));
     }
 }
+
+#[test]
+fn maps_replace_users_and_groups_one_by_one() {
+    if !gnu_tar() {
+        return println!("skipped: no GNU tar");
+    }
+    let d = Dir::new();
+    let tree = d.path("tree");
+    fs::create_dir(&tree).unwrap();
+    for name in ["a", "b", "c"] {
+        fs::write(tree.join(name), name).unwrap();
+    }
+
+    let users = d.file("users", b"# builders\n+1000 root:0\n+1001 +7\n");
+    let groups = d.file("groups", b"+1000 wheel:5\n");
+    let plain = d.str("plain.tar");
+    for (name, uid, gid) in [("a", 1000, 1000), ("b", 1001, 1001), ("c", 1002, 1000)] {
+        let made = Command::new("tar")
+            .args(["-rf", &plain, "-C", tree.to_str().unwrap()])
+            .args([&format!("--owner=u:{uid}"), &format!("--group=g:{gid}"), name])
+            .status();
+        assert!(made.unwrap().success());
+    }
+    let image = d.str("disk.img");
+    ok(&["build", "--owner-map", &users, "--group-map", &groups, &image, &plain]);
+    let listed = |image: &str| -> Vec<(String, u64, u64)> {
+        let files: serde_json::Value = serde_json::from_str(&ok(&["ls", "--json", image])).unwrap();
+        let id = |file: &serde_json::Value, of: &str| file[of].as_u64().unwrap();
+        let all = files.as_array().unwrap().iter();
+        all.map(|f| (f["path"]["name"].as_str().unwrap().to_owned(), id(f, "uid"), id(f, "gid")))
+            .collect()
+    };
+    let of = |name: &str, uid, gid| (name.to_owned(), uid, gid);
+    assert_eq!(listed(&image), [of("/a", 0, 5), of("/b", 7, 1001), of("/c", 1002, 5)]);
+    let bad = d.file("bad", b"+1000\n");
+    fails(&["build", "--owner-map", &bad, &d.str("no.img"), &plain], 1, "line 1: ");
+    let both = ["build", "--owner", "0:0", "--owner-map", &users, "no.img", &plain];
+    fails(&both, 64, "cannot be used with");
+}

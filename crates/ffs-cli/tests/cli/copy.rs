@@ -297,3 +297,23 @@ fn an_interrupted_copy_leaves_a_clean_image() {
     assert!(matches!(code, Some(0 | 130)), "{code:?}");
     assert_eq!(there, expected);
 }
+
+#[test]
+fn a_dash_is_standard_input_and_standard_output() {
+    let d = Dir::new();
+    let image = d.image("disk.img", "16m", &[]);
+    let content = pattern(300_000, 8);
+    let put = |args: &[&str]| ffs().args(args).write_stdin(content.clone()).output().unwrap();
+    let to = format!("{image}:/new");
+    let output = put(&["cp", "-", &to]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(run(&["cp", &to, "-"]).stdout == content);
+    // With -R, too: a pipe is not copied as a pipe.
+    assert!(put(&["cp", "-a", "-", &to]).status.success());
+    assert!(run(&["cat", &to]).stdout == content);
+    // A directory needs a name for the file.
+    let output = put(&["cp", "-", &format!("{image}:/")]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output).contains("standard input: has no name"), "{}", text(&output));
+    assert_eq!(ok(&["ls", &image]), "new\n");
+}

@@ -42,4 +42,5 @@ mod stress;
 mod study;
 mod study_ends;
 mod tar;
+mod tasks;
 mod traces;
