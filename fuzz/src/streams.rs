@@ -27,10 +27,10 @@ impl Observer for Quiet {
 /// A stream, and the byte offsets of its headers.
 pub(crate) type Stream = (Vec<u8>, Vec<usize>);
 
-/// The stream that an input describes: that of its number in `all`, with a change for each record of
-/// eight bytes. `set` changes the header at an offset: the number of the field is the second byte of
-/// the record, the value the last four. Then `seal` corrects the checksum of a changed header, of
-/// `header` bytes, unless the lowest flag prevents it.
+/// The stream that an input describes: that of its number in `all`, with a change for each record
+/// of eight bytes. `set` changes the header at an offset: the number of the field is the second
+/// byte of the record, the value the last four. Then `seal` corrects the checksum of a changed
+/// header, of `header` bytes, unless the lowest flag prevents it.
 pub(crate) fn damaged(
     all: &[Stream],
     data: &[u8],

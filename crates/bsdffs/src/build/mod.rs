@@ -11,12 +11,14 @@
 //! | `tree` | [`Tree`]: a directory or an archive |
 //! | `mtree` | [`MtreeSpec`]: owners, modes and flags by path |
 //! | `listed` | takes the files of a specification |
+//! | `owner_map` | [`IdMap`]: other owners for those of the tree |
 //! | `partial` | the file of an unfinished image, and the format of the finished one |
 //! | `error` | [`BuildError`] |
 
 mod error;
 mod listed;
 mod mtree;
+mod owner_map;
 mod partial;
 mod survey;
 mod tree;
@@ -39,6 +41,7 @@ pub use error::BuildError;
 pub use listed::LeftOut;
 use listed::{Links, ListedSink};
 pub use mtree::{MtreeError, MtreeSpec, UserNames};
+pub use owner_map::{BadLine, IdMap};
 pub use partial::ImageFormat;
 pub(crate) use partial::PartialImage;
 pub use survey::Survey;
@@ -119,6 +122,7 @@ pub struct ImageBuilder {
     size: Option<u64>,
     free: u64,
     owner: Option<(u32, u32)>,
+    id_maps: (IdMap, IdMap),
     acls: bool,
     mtree: Option<MtreeSpec>,
     source_date_epoch: Option<i64>,
@@ -157,6 +161,13 @@ impl ImageBuilder {
     #[must_use]
     pub fn owner(mut self, owner: Option<(u32, u32)>) -> ImageBuilder {
         self.owner = owner;
+        self
+    }
+
+    /// Other users and groups for those of the tree. [`ImageBuilder::owner`] goes before them.
+    #[must_use]
+    pub fn id_maps(mut self, users: IdMap, groups: IdMap) -> ImageBuilder {
+        self.id_maps = (users, groups);
         self
     }
 
@@ -399,9 +410,9 @@ impl Observer for CopyObserver<'_> {
         }
         // Reading a tree changes its access times, so they would differ between builds.
         meta.atime = meta.mtime;
-        if let Some((uid, gid)) = self.builder.owner {
-            (meta.uid, meta.gid) = (uid, gid);
-        }
+        let ImageBuilder { owner, id_maps: (users, groups), .. } = self.builder;
+        let mapped = (users.get(meta.uid), groups.get(meta.gid));
+        (meta.uid, meta.gid) = owner.unwrap_or(mapped);
         if let Some(clock) = self.clock.filter(|_| meta.mtime > self.latest) {
             self.latest = meta.mtime;
             clock.set(timestamp(self.latest));

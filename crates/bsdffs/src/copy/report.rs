@@ -106,7 +106,7 @@ fn description(loss: Loss) -> (&'static str, &'static str, &'static str) {
         Loss::Snapshot => (
             "snapshot",
             "left out",
-            "it has a whole volume; ffs snapshot list shows the names, and each is an image",
+            "a snapshot has a whole volume; ffs snapshot list shows the names; each is an image",
         ),
     }
 }

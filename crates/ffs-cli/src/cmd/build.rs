@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bsdffs::build::{
-    BuildError, BuiltImage, ImageBuilder, ImageFormat, LeftOut, MtreeSpec, Tree, UserNames,
+    BuildError, BuiltImage, IdMap, ImageBuilder, ImageFormat, LeftOut, MtreeSpec, Tree, UserNames,
 };
 use bsdffs::copy::FileId;
 use bsdffs::tar::Input;
@@ -109,6 +109,8 @@ pub(crate) struct Args {
     /// Owner and group of all files
     #[arg(long, value_name = "UID:GID", value_parser = bsd::owner)]
     owner: Option<(u32, u32)>,
+    #[command(flatten)]
+    maps: OwnerMaps,
     /// Take owners, modes, flags and times from a specification as of mtree(8), such as METALOG
     #[arg(long, value_name = "FILE", visible_alias = "metalog", conflicts_with = "owner")]
     mtree: Option<PathBuf>,
@@ -129,6 +131,36 @@ pub(crate) struct Args {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
+}
+
+/// Other owners for those of the sources: build and disk share these.
+#[derive(clap::Args)]
+pub(crate) struct OwnerMaps {
+    /// Users to replace: lines `OLD NEW[:UID]` as for GNU tar; +UID is a number
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["owner", "mtree"])]
+    owner_map: Option<PathBuf>,
+    /// Groups to replace: lines `OLD NEW[:GID]`; +GID is a number
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["owner", "mtree"])]
+    group_map: Option<PathBuf>,
+}
+
+impl OwnerMaps {
+    /// Reads the maps of users and of groups. Names are those of this machine.
+    pub(super) fn read(&self) -> Result<(IdMap, IdMap), Failure> {
+        let user = |name: &str| uzers::get_user_by_name(name).map(|user| user.uid());
+        let group = |name: &str| uzers::get_group_by_name(name).map(|group| group.gid());
+        Ok((
+            read_map(self.owner_map.as_deref(), user)?,
+            read_map(self.group_map.as_deref(), group)?,
+        ))
+    }
+}
+
+fn read_map(path: Option<&Path>, id_of: impl Fn(&str) -> Option<u32>) -> Result<IdMap, Failure> {
+    let Some(path) = path else { return Ok(IdMap::default()) };
+    let name = show(path.as_os_str().as_bytes());
+    let text = fs::read_to_string(path).map_err(|error| Failure::new(&name, error))?;
+    IdMap::parse(&text, id_of).map_err(|error| Failure::new(&name, error))
 }
 
 #[derive(Serialize)]
@@ -154,11 +186,13 @@ pub(crate) fn run(args: Args) -> Outcome {
     let size = device.as_ref().filter(|_| args.fill).map(|device| device.len_bytes());
     let size = args.size.or(size);
     let mut tree = open_trees(&args.sources, size)?;
+    let (users, groups) = args.maps.read()?;
     let builder = ImageBuilder::new()
         .newfs_options(args.how.options())
         .size(size)
         .free(args.free.unwrap_or(0))
         .owner(args.owner)
+        .id_maps(users, groups)
         .acls(args.acls)
         .mtree(read_mtree(args.mtree.as_deref(), args.users.as_deref(), &args.sources)?)
         .format(ImageFormat::of_name(path))

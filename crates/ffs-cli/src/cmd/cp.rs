@@ -39,7 +39,8 @@ pub(crate) const DOC: Doc = Doc {
         ("ffs cp -a site/. disk.img:/usr/local/www", "what is in a directory, in"),
         ("ffs cp -a old.img:/. new.img:/", "from image to image"),
         ("ffs cp disk.img:/.snap/monday:/etc/rc.conf .", "a file out of a snapshot"),
-        ("ffs cp disk.img:/boot/kernel.gz /dev/stdout | gunzip", "to a pipe"),
+        ("ffs cp disk.img:/boot/kernel.gz - | gunzip", "to a pipe"),
+        ("date | ffs cp - disk.img:/root/date", "from a pipe"),
     ],
     exit: EXIT,
     see_also: &["ffs-build(1)", "ffs-cat(1)", "ffs-chmod(1)", "ffs-chown(8)", "ffs-ls(1)"],
@@ -71,8 +72,9 @@ pub(crate) const DOC: Doc = Doc {
 ///
 /// A new file that cannot be copied completely is removed. A full volume ends the copy; files that
 /// were copied before stay. If the target on the host is a pipe, a terminal or a device, the copy
-/// writes to it; /dev/stdout and /dev/fd/N are descriptors of the caller. Without -R and -a, a
-/// source on the host that is a pipe or a terminal is read to its end.
+/// writes to it; /dev/stdout and /dev/fd/N are descriptors of the caller, and - is standard output.
+/// Without -R and -a, a source on the host that is a pipe or a terminal is read to its end; - is
+/// standard input.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Sources, then the target; a path in an image is IMAGE[@N]:/path
@@ -143,8 +145,18 @@ impl Flags {
     }
 }
 
+/// The file that `-` is as a source, and as the target.
+const STDIN: &str = "/dev/fd/0";
+const STDOUT: &str = "/dev/stdout";
+
 pub(crate) fn run(args: Args) -> Outcome {
-    copy(&args.flags, args.paths.iter().map(|arg| place(arg)).collect())
+    let last = args.paths.len() - 1;
+    let stream = |n: usize| Place::Host(if n == last { STDOUT } else { STDIN }.into());
+    let places = args.paths.iter().enumerate();
+    copy(
+        &args.flags,
+        places.map(|(n, arg)| if arg == "-" { stream(n) } else { place(arg) }).collect(),
+    )
 }
 
 /// Copies all but the last of `places` to the last one.
@@ -327,7 +339,12 @@ impl Job<'_> {
 
     /// Copies a tree of the host.
     fn host(&mut self, path: &Path, target: &Target, sink: &mut dyn Sink) -> Result<(), Failure> {
-        let recursive = self.flags.recursive();
+        let stdin = path == Path::new(STDIN);
+        if stdin && target.path(None).is_empty() {
+            let failure = Failure::new("standard input", "has no name for a file in a directory");
+            return refuse(failure.hint("end the target in the name of the new file"));
+        }
+        let recursive = self.flags.recursive() && !stdin;
         let found = if recursive { fs::symlink_metadata(path) } else { fs::metadata(path) };
         let fits = found
             .map_err(|error| Failure::new(path.display(), error))

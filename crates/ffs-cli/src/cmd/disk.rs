@@ -18,7 +18,8 @@ use ffs_image::OpenOptions;
 use serde::Serialize;
 
 use super::build::{
-    build_failure, check_replaceable, open_trees, read_mtree, source_date_epoch, warn_of_left_out,
+    OwnerMaps, build_failure, check_replaceable, open_trees, read_mtree, source_date_epoch,
+    warn_of_left_out,
 };
 use super::newfs::How;
 use super::{Doc, EXIT};
@@ -125,6 +126,8 @@ struct Create {
     /// Owner and group of all files
     #[arg(long, value_name = "UID:GID", value_parser = bsd::owner)]
     owner: Option<(u32, u32)>,
+    #[command(flatten)]
+    maps: OwnerMaps,
     /// Take the files of the only volume from a specification as of mtree(8), such as METALOG
     #[arg(long, value_name = "FILE", visible_alias = "metalog", conflicts_with = "owner")]
     mtree: Option<PathBuf>,
@@ -332,6 +335,7 @@ fn described(
         return Err(Failure::usage("--mtree is for a disk with one UFS volume"));
     }
     let latest = source_date_epoch()?;
+    let (users, groups) = args.maps.read()?;
     let mut disk = DiskBuilder::new()
         .size(args.size)
         .sector(if args.sector == "4096" { SectorSize::B4096 } else { SectorSize::B512 })
@@ -363,6 +367,7 @@ fn described(
             .newfs_options(how)
             .free(args.free.unwrap_or(0))
             .owner(args.owner)
+            .id_maps(users.clone(), groups.clone())
             .acls(args.acls)
             .mtree(spec)
             .source_date_epoch(latest);
