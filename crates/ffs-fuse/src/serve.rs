@@ -36,6 +36,8 @@ pub struct MountRequest {
     pub options: Options,
     /// Opens the image.
     pub open: Opener,
+    /// The volume, if it is open already: several mounts of one image share its lock.
+    pub volume: Option<Opened>,
     /// Checks a volume in the background that was not unmounted cleanly.
     pub check: Option<CheckFn>,
     /// Set-id bits and devices have effect unless the options forbid it: the default of mount(8).
@@ -52,6 +54,7 @@ impl MountRequest {
             mount_point: mount_point.into(),
             options: Options::default(),
             open: |image, how| Ok(ffs_image::open(image, how)?),
+            volume: None,
             check: None,
             like_mount: false,
             recorder: None,
@@ -148,7 +151,10 @@ fn open_volume(
         kernel_may_use: true,
         ..OpenOptions::default()
     };
-    let opened = (request.open)(&request.image, &how)?;
+    let opened = match &request.volume {
+        Some(volume) => volume.clone(),
+        None => (request.open)(&request.image, &how)?,
+    };
     let mut options = request.options.core.clone();
     options.mounted_on = kernel::display(mount_point);
     let fs = Ffs::mount(opened.device, &options, Env::system()).map_err(|source| {

@@ -7,6 +7,7 @@
 //! 3. An error message includes what to do next.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,15 @@ pub struct Opened {
     pub notes: Vec<String>,
     /// The whole disk. Holds the lock.
     disk: Arc<dyn DiskImage>,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Opened { path, partition, notes, .. } = self;
+        let mut shown = f.debug_struct("Opened");
+        shown.field("path", path).field("partition", partition).field("notes", notes);
+        shown.finish_non_exhaustive()
+    }
 }
 
 impl Opened {

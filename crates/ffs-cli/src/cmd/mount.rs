@@ -1,11 +1,15 @@
 //! `ffs mount`.
 
+mod all;
+
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use ffs_fuse::{MountError, MountRequest, mount_daemon, mount_foreground, parse_options, remount};
+use ffs_fuse::{
+    MountError, MountRequest, Mounted, mount_daemon, mount_foreground, parse_options, remount,
+};
 
 use super::Doc;
 use crate::fail::{Failure, Outcome, show};
@@ -19,6 +23,7 @@ pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs mount disk.img /mnt", "read-write; returns when mounted"),
         ("ffs mount -o ro disk.img@2 /mnt", "read-only, partition 2"),
+        ("ffs mount --all disk.img /mnt", "each volume of a disk, on /mnt/LABEL"),
         ("ffs mount disk.img:/.snap/monday /mnt", "a snapshot, read-only"),
         ("ffs mount -o help", "every option"),
         ("ffs mount -o debug disk.img /mnt", "print each request of the kernel"),
@@ -28,7 +33,12 @@ pub(crate) const DOC: Doc = Doc {
             "with ffs installed as /sbin/mount.fuse.ffs; so fstab",
         ),
     ],
-    exit: &[("0", "mounted"), ("1", "the command line is wrong"), ("32", "not mounted")],
+    exit: &[
+        ("0", "mounted"),
+        ("1", "the command line is wrong"),
+        ("32", "not mounted"),
+        ("64", "of the volumes of --all, some are mounted"),
+    ],
     see_also: &["ffs-umount(8)", "ffs-fsck(8)", "mount(8)", "fstab(5)"],
     section: "8",
     usage_code: 1,
@@ -39,8 +49,9 @@ pub(crate) const DOC: Doc = Doc {
 /// Needs /dev/fuse, and root or the program fusermount3. Returns when the file system is mounted; a
 /// process in the background serves it until `ffs umount DIR` or `fusermount3 -u DIR`. While it is
 /// mounted the image is locked: no other tool can change it. The lock is on the whole file: of a
-/// disk image with several partitions one can be mounted at a time (losetup -P gives each a device
-/// of its own). A snapshot is mounted read-only.
+/// disk image with several partitions one can be mounted at a time, or all with --all. Each is then
+/// mounted on a directory in DIR, which has the label of the partition, or else its name, such as
+/// p2, and is made if it does not exist. A snapshot is mounted read-only.
 ///
 /// Access lists are enforced if the volume has them enabled (tunefs -a); -o acls and -o noacls
 /// override the flag. With -o softdep on a volume without the flag of soft updates, the flag is set
@@ -54,6 +65,9 @@ pub(crate) struct Args {
     /// Mount options, separated by commas; `-o help` lists them
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
+    /// Mount every volume of a disk image, each on a directory in DIR
+    #[arg(long, conflicts_with_all = ["foreground", "update"])]
+    all: bool,
     /// Stay in the foreground
     #[arg(short = 'f')]
     foreground: bool,
@@ -77,7 +91,8 @@ impl Args {
         foreground: bool,
     ) -> Args {
         let words = vec![snapshot, dir.into_os_string()];
-        Args { words, options, foreground, read_only: true, read_write: false, update: false }
+        let (all, read_only, read_write, update) = (false, true, false, false);
+        Args { words, options, all, foreground, read_only, read_write, update }
     }
 }
 
@@ -103,21 +118,15 @@ pub(crate) fn run(args: Args) -> Outcome {
     let [image, dir] = &args.words[..] else { return Err(usage()) };
     options.core.read_only |= snapshot::inside(image).is_some();
     log::start_server(&options);
+    if args.all {
+        return all::mount_all(&options, image, dir.as_ref());
+    }
     let foreground = args.foreground || options.debug;
     let (name, dir) = (show(image.as_bytes()), PathBuf::from(dir));
     let open = session::open_to_mount;
     let check = Some(bgfsck::of_mount as _);
     let request = MountRequest { options, open, check, ..MountRequest::new(image.clone(), dir) };
-    let print_notes = |mounted: &ffs_fuse::Mounted| {
-        for note in &mounted.notes {
-            output::note(format!("{name}: {note}"));
-        }
-        let point = show(mounted.mount_point.as_os_str().as_bytes());
-        let how = if mounted.read_only { "read-only" } else { "read-write" };
-        output::note(format!(
-            "{name} is mounted on {point}, {how}; to unmount it: ffs umount {point}"
-        ));
-    };
+    let print_notes = |mounted: &Mounted| print_mounted(&name, mounted);
     let result = if foreground {
         mount_foreground(&request, print_notes)
     } else {
@@ -125,6 +134,16 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     result.map_err(|error| Failure::plain(error).code(FAILED))?;
     Ok(0)
+}
+
+/// Prints where the volume `name` is mounted, and what a user should know about that.
+fn print_mounted(name: &str, mounted: &Mounted) {
+    for note in &mounted.notes {
+        output::note(format!("{name}: {note}"));
+    }
+    let point = show(mounted.mount_point.as_os_str().as_bytes());
+    let how = if mounted.read_only { "read-only" } else { "read-write" };
+    output::note(format!("{name} is mounted on {point}, {how}; to unmount it: ffs umount {point}"));
 }
 
 fn usage() -> Failure {

@@ -182,6 +182,39 @@ two_mounts_of_a_disk() {
     sound_gpt disk.img
 }
 
+task mount_all_of_a_disk 'mounting.md#partitions' root fuse sgdisk fls
+mount_all_of_a_disk() {
+    truncate -s 48m disk.img
+    sgdisk -n 1:2048:+10M -t 1:8300 -n 2:24576:+10M -t 2:a503 -c 2:root \
+        -n 3:49152:+10M -t 3:a503 -c 3:home disk.img
+    ffs newfs -U disk.img@2
+    ffs newfs -U disk.img@3
+    mkdir mnt
+    mounts+=("$PWD/mnt/root" "$PWD/mnt/home")
+    ffs mount --all disk.img mnt
+    exits 1 ffs ls disk.img@2:/ # each server has the lock
+    for name in root home; do
+        mountpoint -q mnt/$name
+        seq 1 100000 >mnt/$name/numbers
+        mkdir mnt/$name/$name
+    done
+    unmount mnt/root
+    exits 1 ffs ls disk.img@2:/ # the other one, too
+    unmount mnt/home
+    for part in 2:root 3:home; do
+        is "$(seq 1 100000 | cksum)" "$(ffs cat "disk.img@${part%:*}:/numbers" | cksum)"
+        ffs ls "disk.img@${part%:*}" | grep -x "${part#*:}"
+    done
+    ffs fsck -n -f disk.img@2 disk.img@3
+    sound_gpt disk.img
+    fls -o 24576 disk.img | grep numbers >/dev/null
+    # Read-only, they share the lock with other readers. A qcow2 image is for readers.
+    ffs mount --all -o ro disk.img mnt
+    ffs cat disk.img@3:/numbers | cmp - mnt/home/numbers
+    unmount mnt/root
+    unmount mnt/home
+}
+
 task mount_of_a_qcow2 'images.md#images-of-virtual-machines' root fuse qemu-img sfdisk sgdisk
 mount_of_a_qcow2() {
     disk

@@ -28,7 +28,7 @@ use std::fmt;
 
 use crate::{BlockDevice, DeviceError};
 
-pub use select::{Pick, Probe, SelectError, select};
+pub use select::{Pick, Probe, SelectError, select, volumes};
 pub use window::Window;
 
 /// Most notes for one table.

@@ -121,12 +121,7 @@ fn find(
         return Ok(None);
     }
     if let Some(probe) = probe {
-        let mut hits = Vec::new();
-        for partition in innermost(table) {
-            if probe(&Window::of(device, partition, "")?) {
-                hits.push(partition.clone());
-            }
-        }
+        let hits = volumes(device, table, probe)?;
         // A partition that begins at the start of the disk has the same file system as the disk,
         // with the right end.
         let whole = hits.iter().all(|hit| hit.start > 0) && probe(device);
@@ -149,6 +144,25 @@ fn find(
         [only] => Ok(Some(only.clone())),
         _ => Err(SelectError::Ambiguous { candidates, whole: false }),
     }
+}
+
+/// The partitions for which `probe` is true. Of those that begin at the same byte only the innermost
+/// is examined.
+///
+/// # Errors
+/// A partition is not within the device.
+pub fn volumes(
+    device: &dyn BlockDevice,
+    table: &PartitionTable,
+    probe: Probe,
+) -> Result<Vec<Partition>, DeviceError> {
+    let mut hits = Vec::new();
+    for partition in innermost(table) {
+        if probe(&Window::of(device, partition, "")?) {
+            hits.push(partition.clone());
+        }
+    }
+    Ok(hits)
 }
 
 /// The partitions that may be a UFS. Of those that begin at the same byte only the last one is
