@@ -76,6 +76,8 @@ pub enum BuildError {
         /// Their number.
         files: u64,
     },
+    /// The observer cancelled the build.
+    Cancelled,
     /// The end of the image cannot be written.
     Unmount(ffs_core::Error),
 }
@@ -103,6 +105,7 @@ impl fmt::Display for BuildError {
             BuildError::Missing { path, line } => {
                 write!(f, "the tree has no {path}, which line {line} of the specification names")
             }
+            BuildError::Cancelled => f.write_str("interrupted"),
             BuildError::SizeNeeded => {
                 f.write_str("the source can be read only once, so the size must be given")
             }

@@ -214,7 +214,7 @@ impl ImageBuilder {
         // The tree may contain the file.
         partial.id().into_iter().for_each(|id| tree.skip(id));
         let built = self.build_at(tree, path, &|size| partial.device(0..size), observer)?;
-        partial.install(path, self.format)?;
+        partial.install(path, self.format, &|| observer.is_cancelled())?;
         Ok(built)
     }
 

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io;
+use std::io::ErrorKind::AlreadyExists;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,28 +38,46 @@ impl ImageFormat {
 }
 
 /// The file of an unfinished image, beside the final one. Removed on drop unless it was installed.
-pub(crate) struct PartialImage(PathBuf);
+pub(crate) struct PartialImage {
+    path: PathBuf,
+    /// A file has the name of the image already, and may be replaced.
+    replaces: bool,
+}
+
+/// Names that are tried for the file: another process with the same number may use some.
+const NAMES: u32 = 100;
 
 impl PartialImage {
-    /// Creates the file for the image at `path`.
+    /// Creates the file for the image at `path`. A file that has this name now may be replaced,
+    /// one that appears later may not.
     pub(crate) fn create(path: &Path) -> Result<PartialImage, BuildError> {
+        let replaces = fs::symlink_metadata(path).is_ok();
         let file_name = path.file_name().ok_or(BuildError::NoFileName)?;
-        let mut name = OsString::from(".");
-        name.push(file_name);
-        name.push(format!(".ffs-build.{}", std::process::id()));
-        let partial = PartialImage(path.with_file_name(name));
-        FileDevice::create_sparse(&partial.0, 0).map_err(BuildError::Create)?;
-        Ok(partial)
+        for n in 0.. {
+            let mut name = OsString::from(".");
+            name.push(file_name);
+            name.push(format!(".ffs-build.{}", std::process::id()));
+            if n > 0 {
+                name.push(format!(".{n}"));
+            }
+            let path = path.with_file_name(name);
+            match FileDevice::create_sparse(&path, 0) {
+                Ok(_) => return Ok(PartialImage { path, replaces }),
+                Err(error) if error.source.kind() == AlreadyExists && n < NAMES => {}
+                Err(error) => return Err(BuildError::Create(error)),
+            }
+        }
+        Err(BuildError::NoFileName)
     }
 
     /// The identity of the file, if it can be found.
     pub(crate) fn id(&self) -> Option<FileId> {
-        fs::symlink_metadata(&self.0).ok().map(|found| FileId::from(&found))
+        fs::symlink_metadata(&self.path).ok().map(|found| FileId::from(&found))
     }
 
     /// Opens the file.
     fn file(&self) -> Result<File, BuildError> {
-        File::options().read(true).write(true).open(&self.0).map_err(BuildError::Resize)
+        File::options().read(true).write(true).open(&self.path).map_err(BuildError::Resize)
     }
 
     /// The bytes `range` of the disk as a device of zeros, open and locked. They are the last
@@ -75,42 +95,74 @@ impl PartialImage {
     /// Makes the file end where `range` does, and opens these bytes.
     fn part(&self, range: Range<u64>) -> Result<Arc<dyn BlockDevice>, BuildError> {
         self.file()?.set_len(range.end).map_err(BuildError::Resize)?;
-        let device = FileDevice::open(&self.0, true).map_err(BuildError::Device)?;
+        let device = FileDevice::open(&self.path, true).map_err(BuildError::Device)?;
         let mut device = device.scratch();
-        let locked = device.lock(&self.0, LockMode::Exclusive, LockWait::No, true);
+        let locked = device.lock(&self.path, LockMode::Exclusive, LockWait::No, true);
         locked.map_err(BuildError::Lock)?;
-        let (name, len) = (self.0.display().to_string(), range.end - range.start);
+        let (name, len) = (self.path.display().to_string(), range.end - range.start);
         let window = Window::new(device, range.start, len, &name).map_err(BuildError::Device)?;
         Ok(Arc::new(window))
     }
 
-    /// Gives the finished image its `format` and its name. A file of that name is replaced.
-    pub(crate) fn install(&self, path: &Path, format: ImageFormat) -> Result<(), BuildError> {
+    /// Gives the finished image its `format` and its name. A file of that name is replaced if it
+    /// was there at the beginning. Stops when `cancelled` returns true.
+    pub(crate) fn install(
+        &self,
+        path: &Path,
+        format: ImageFormat,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(), BuildError> {
+        if cancelled() {
+            return Err(BuildError::Cancelled);
+        }
         match format {
             ImageFormat::Raw => self.rename(path),
             ImageFormat::Qcow2 => {
-                let mut name = self.0.clone().into_os_string();
-                name.push(".qcow2");
-                let other = PartialImage(name.into());
-                FileDevice::create_sparse(&other.0, 0).map_err(BuildError::Create)?;
-                write_qcow2(&self.file()?, &other.file()?).map_err(BuildError::Install)?;
+                let mut other = PartialImage::create(path)?;
+                other.replaces = self.replaces;
+                write_qcow2(&self.file()?, &other.file()?, cancelled).map_err(
+                    |error| match error.kind() {
+                        io::ErrorKind::Interrupted => BuildError::Cancelled,
+                        _ => BuildError::Install(error),
+                    },
+                )?;
                 other.rename(path)
             }
         }
     }
 
     fn rename(&self, path: &Path) -> Result<(), BuildError> {
-        if path.exists() {
+        if self.replaces {
             // After a power failure there is the old image or the new one.
-            File::open(&self.0).and_then(|file| file.sync_all()).map_err(BuildError::Install)?;
+            File::open(&self.path)
+                .and_then(|file| file.sync_all())
+                .and_then(|()| fs::rename(&self.path, path))
+                .map_err(BuildError::Install)
+        } else {
+            rename_new(&self.path, path).map_err(BuildError::Install)
         }
-        fs::rename(&self.0, path).map_err(BuildError::Install)
     }
+}
+
+/// Renames a file to a name that no file has.
+#[cfg(target_os = "linux")]
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // The host's file system cannot do that.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => fs::rename(from, to),
+        other => Ok(other?),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)
 }
 
 impl Drop for PartialImage {
     fn drop(&mut self) {
         // After the rename there is no such file.
-        let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_file(&self.path);
     }
 }

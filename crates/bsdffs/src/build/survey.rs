@@ -23,6 +23,8 @@ use super::error::BuildError;
 use crate::copy::{CopyReport, Entry, EntryKind, PartialFile, Sink, SinkResult, split_last};
 use crate::namei::components;
 
+/// Largest size that is tried, bytes.
+const MOST_BYTES: u64 = 1 << 44;
 /// Most dry runs of newfs in the search for a size.
 const MOST_DRY_RUNS: u32 = 200;
 
@@ -324,15 +326,19 @@ impl Survey {
         let need = self.total();
         // Fragmentation and allocation preferences may leave some space unused.
         let slack = need / 200 + 16 * (self.bsize / self.fsize);
-        let wanted = need + slack + free.div_ceil(self.fsize);
+        let wanted = need.saturating_add(slack).saturating_add(free.div_ceil(self.fsize));
         // The root, .snap, and the inodes that a full cylinder group leaves unused.
         let inodes = self.inodes + self.inodes / 50 + 32;
         let mut options = options.clone();
         let fixed = options.density.is_some();
         let minfree = u64::from(options.minfree.min(99));
         let mut size = wanted.saturating_mul(self.fsize).saturating_mul(100) / (100 - minfree);
-        size = (size + (256 << 10)).next_multiple_of(self.bsize);
+        size = size.min(2 * MOST_BYTES) + (256 << 10);
+        size = size.next_multiple_of(self.bsize);
         for _ in 0..MOST_DRY_RUNS {
+            if size > MOST_BYTES {
+                break;
+            }
             let report = match dry_run(&options, size) {
                 Ok(report) => report,
                 Err(AdminError::Size(_)) => {

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use ffs_device::{DeviceError, host_words};
 
 use super::MAX_NAME;
 use crate::build::BuildError;
-use crate::text::human_size;
+use crate::text::{escape, human_size};
 
 /// Why a disk could not be built or changed.
 #[derive(Debug)]
@@ -53,8 +54,22 @@ pub enum DiskError {
         /// Its path.
         path: PathBuf,
         /// The reason.
-        why: &'static str,
+        why: String,
     },
+    /// A volume is larger than FAT32 can be.
+    FatTooLarge {
+        /// Its size, bytes.
+        size: u64,
+        /// The greatest size, bytes.
+        most: u64,
+    },
+    /// A disk is larger than a file can be.
+    TooLarge {
+        /// Its size, bytes.
+        size: u64,
+    },
+    /// The observer cancelled the build.
+    Cancelled,
     /// The rest of the disk is too small for the partition.
     TooLong {
         /// Bytes that are left.
@@ -69,8 +84,6 @@ pub enum DiskError {
         /// The size that the files need, bytes.
         needs: u64,
     },
-    /// The FAT volume or the table cannot be written.
-    Write(io::Error),
     /// The disk cannot be read or written.
     Device(DeviceError),
     /// The disk has no partition table that can be changed.
@@ -110,11 +123,16 @@ impl From<BuildError> for DiskError {
     }
 }
 
+/// A path without characters that change a terminal.
+fn shown(path: &Path) -> String {
+    escape(path.as_os_str().as_bytes())
+}
+
 impl fmt::Display for DiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DiskError::NotWholeSectors { size, sector } => {
-                write!(f, "a size of {size} bytes is not a number of {sector}-byte sectors")
+                write!(f, "a size of {size} bytes is not one or more sectors of {sector} bytes")
             }
             DiskError::TooSmall { size, needs } => {
                 write!(f, "has {size} bytes, but the partition table alone needs {needs}")
@@ -130,18 +148,29 @@ impl fmt::Display for DiskError {
                 write!(f, "the boot code has {len} bytes, expected 1 to {most}")
             }
             DiskError::Source { path, error } => {
-                write!(f, "{}: {}", path.display(), host_words(error))
+                write!(f, "{}: {}", shown(path), host_words(error))
             }
-            DiskError::NotForFat { path, why } => write!(f, "{}: {why}", path.display()),
+            DiskError::NotForFat { path, why } => write!(f, "{}: {why}", shown(path)),
+            DiskError::FatTooLarge { size, most } => {
+                let [size, most] = [size, most].map(|&bytes| human_size(bytes));
+                write!(f, "a FAT32 volume of {size} is too large; it can have {most}")
+            }
+            DiskError::TooLarge { size } => {
+                write!(f, "a disk of {} is larger than a file can be", human_size(*size))
+            }
+            DiskError::Cancelled => f.write_str("interrupted"),
             DiskError::TooLong { has, needs } => {
-                let [has, needs] = [has, needs].map(|&bytes| human_size(bytes));
+                let texts = [needs, has].map(|&bytes| human_size(bytes));
+                let [needs, has] = match texts[0] == texts[1] {
+                    true => [needs, has].map(|bytes| format!("{bytes} bytes")),
+                    false => texts,
+                };
                 write!(f, "needs {needs}, but the disk has {has} left")
             }
             DiskError::FatTooSmall { size, needs } => {
                 let [size, needs] = [size, needs].map(|&bytes| human_size(bytes));
                 write!(f, "a FAT32 volume of {size} is too small; the files need {needs}")
             }
-            DiskError::Write(error) => f.write_str(&host_words(error)),
             DiskError::Device(error) => f.write_str(&host_words(error)),
             DiskError::Table(why) => f.write_str(why),
             DiskError::Build(error) => error.fmt(f),
@@ -153,7 +182,7 @@ impl fmt::Display for DiskError {
 impl std::error::Error for DiskError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            DiskError::Source { error, .. } | DiskError::Write(error) => Some(error),
+            DiskError::Source { error, .. } => Some(error),
             DiskError::Device(error) => Some(error),
             DiskError::Build(error) => Some(error),
             DiskError::Partition { error, .. } => Some(&**error),

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use ffs_device::BlockDevice;
+use ffs_device::{BlockDevice, DeviceError};
 use hadris_fat::format::{FatFormatOptions, FatTypeSelection, FatVolumeFormatter};
 use hadris_fat::time::{EpochTimeProvider, FatDateTime};
 use hadris_fat::{FatDir, FatVolume, FatVolumeWriteExt};
@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 
 use super::stream::DeviceStream;
 use super::{DiskError, SectorSize};
+use crate::copy::{FileId, Observer};
 
 /// Clusters of the smallest volume that is FAT32 by definition.
 const MIN_CLUSTERS: u64 = 65_525;
@@ -31,6 +32,10 @@ const UNITS: u64 = 13;
 const MAX_FILE: u64 = u32::MAX as u64;
 /// Sectors of the largest volume.
 const MAX_SECTORS: u64 = u32::MAX as u64;
+/// Sectors of a cluster, and of the largest volume with such clusters, as other tools choose them.
+const CLUSTERS: [(u8, u64); 5] =
+    [(1, 532_480), (8, 16_777_216), (16, 33_554_432), (32, 67_108_864), (64, MAX_SECTORS)];
+
 /// The times of what has no others: 1980 began then. A clock would make each image different.
 static FIRST_TIME: EpochTimeProvider = EpochTimeProvider;
 
@@ -53,44 +58,51 @@ pub(super) struct Plan {
     len: u64,
 }
 
+/// What a plan is made from.
+pub(super) struct Sources<'a> {
+    /// A directory, or an EFI program.
+    pub(super) source: &'a Path,
+    /// Files that are not copied: the image itself, and the old one that it replaces.
+    pub(super) skip: &'a [FileId],
+    /// The latest time of a file, seconds since 1970.
+    pub(super) latest: Option<i64>,
+}
+
 impl Plan {
-    /// Lists what `source` has. No file gets a later time than `latest`, seconds since 1970.
+    /// Lists the files of a volume of `size` bytes, or of the smallest that holds them.
     ///
     /// # Errors
-    /// A file cannot be read, or cannot be on a FAT volume; `size` is too small.
+    /// A file cannot be read, or cannot be on a FAT volume; `size` is too small or too large.
     pub(super) fn new(
-        source: &Path,
+        from: &Sources<'_>,
         size: Option<u64>,
         sector: SectorSize,
-        latest: Option<i64>,
     ) -> Result<Plan, DiskError> {
-        let fail = |error| DiskError::Source { path: source.to_owned(), error };
-        let found = fs::metadata(source).map_err(fail)?;
         let mut files = Vec::new();
+        let source = from.source;
+        let found = fs::metadata(source).map_err(|error| unread(source, error))?;
         if found.is_dir() {
-            list(source, "", &mut files)?;
+            list(source, "", from.skip, &mut files)?;
         } else {
-            let name = program_name(source).map_err(fail)?.ok_or_else(|| DiskError::NotForFat {
-                path: source.to_owned(),
-                why: "neither a directory nor an EFI program for a known processor",
-            })?;
-            let dir = |to: &str| Planned { from: None, to: to.to_owned(), ..of(&found, None) };
-            files.extend([dir("EFI"), dir("EFI/BOOT")]);
-            let to = format!("EFI/BOOT/{name}");
-            files.push(Planned {
-                from: Some(source.to_owned()),
-                to,
-                ..of(&found, Some(found.len()))
-            });
+            program(source, &found, &mut files)?;
         }
-        if let Some(latest) = latest.map(|secs| u64::try_from(secs).unwrap_or(0)) {
+        if let Some(latest) = from.latest.map(|secs| u64::try_from(secs).unwrap_or(0)) {
             let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(latest);
             files.iter_mut().for_each(|file| file.modified = file.modified.min(latest));
         }
         let mut plan = Plan { files, sector, len: 0 };
-        let needs = plan.needs();
-        plan.len = size.map_or(needs, |size| size - size % sector.bytes());
-        if plan.len < needs || plan.len / sector.bytes() > MAX_SECTORS {
+        let most = MAX_SECTORS * sector.bytes();
+        let size = size.map(|size| size - size % sector.bytes());
+        let fits = |(per_cluster, most): &(u8, u64)| {
+            let needs = plan.needs(*per_cluster);
+            (size.unwrap_or(needs).max(needs) <= most * sector.bytes()).then_some(needs)
+        };
+        let needs = CLUSTERS.iter().find_map(fits);
+        let Some(needs) = needs.filter(|_| size.is_none_or(|size| size <= most)) else {
+            return Err(DiskError::FatTooLarge { size: size.unwrap_or(plan.needs(64)), most });
+        };
+        plan.len = size.unwrap_or(needs);
+        if plan.len < needs {
             return Err(DiskError::FatTooSmall { size: plan.len, needs });
         }
         Ok(plan)
@@ -101,9 +113,16 @@ impl Plan {
         self.len
     }
 
-    /// Bytes of the smallest FAT32 volume with the files. A cluster is a sector.
-    fn needs(&self) -> u64 {
-        let cluster = self.sector.bytes();
+    /// Sectors of a cluster.
+    fn per_cluster(&self) -> u8 {
+        let sectors = self.len / self.sector.bytes();
+        CLUSTERS.iter().find(|(_, most)| sectors <= *most).map_or(64, |(of_one, _)| *of_one)
+    }
+
+    /// Bytes of the smallest FAT32 volume with the files.
+    fn needs(&self, per_cluster: u8) -> u64 {
+        let sector = self.sector.bytes();
+        let cluster = sector * u64::from(per_cluster);
         let mut clusters = 2;
         for file in &self.files {
             let units = file.to.rsplit('/').next().map_or(0, |name| name.encode_utf16().count());
@@ -113,8 +132,8 @@ impl Plan {
             clusters += bytes.div_ceil(cluster) + 1;
         }
         let clusters = clusters.max(MIN_CLUSTERS + 16);
-        let fat = ((clusters + 2) * 4).next_multiple_of(cluster);
-        let all = RESERVED * cluster + 2 * fat + clusters * cluster;
+        let fat = ((clusters + 2) * 4).next_multiple_of(sector);
+        let all = RESERVED * sector + 2 * fat + clusters * cluster;
         all.next_multiple_of(1 << 20)
     }
 
@@ -122,8 +141,13 @@ impl Plan {
     /// byte `start` of the disk.
     ///
     /// # Errors
-    /// The system's; a name that FAT does not allow.
-    pub(super) fn write(&self, device: &Arc<dyn BlockDevice>, start: u64) -> Result<(), DiskError> {
+    /// The system's; a name that FAT does not allow; `observer` cancelled.
+    pub(super) fn write(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        start: u64,
+        observer: &mut dyn Observer,
+    ) -> Result<(), DiskError> {
         let sector = match self.sector {
             SectorSize::B512 => hadris_fat::format::SectorSize::S512,
             SectorSize::B4096 => hadris_fat::format::SectorSize::S4096,
@@ -131,17 +155,27 @@ impl Plan {
         // No label: the crate would give its record the time of a clock.
         let options = FatFormatOptions::new(self.len)
             .sector_size(sector)
-            .sectors_per_cluster(1)
+            .sectors_per_cluster(self.per_cluster())
             .fat_type(FatTypeSelection::Fat32)
             .hidden_sectors(u32::try_from(start / self.sector.bytes()).unwrap_or(0))
             .volume_id(self.id());
-        let stream = || DeviceStream::new(device);
-        FatVolumeFormatter::format(stream(), options).map_err(fat_failed)?;
-        let volume =
-            FatVolume::builder(stream()).time_provider(&FIRST_TIME).open().map_err(fat_failed)?;
-        self.files.iter().try_for_each(|file| copy(&volume, file))?;
-        self.files.iter().try_for_each(|file| set_times(&volume, file))?;
-        volume.sync().map_err(fat_failed)
+        let whole = Path::new("the FAT volume");
+        let formatted = DeviceStream::new(device);
+        let errors = Errors(formatted.error());
+        FatVolumeFormatter::format(formatted, options).map_err(|e| errors.of(whole, &e))?;
+        let stream = DeviceStream::new(device);
+        let errors = Errors(stream.error());
+        let volume = FatVolume::builder(stream).time_provider(&FIRST_TIME).open();
+        let volume = volume.map_err(|error| errors.of(whole, &error))?;
+        let target = Target { volume: &volume, errors: &errors };
+        for file in &self.files {
+            if observer.is_cancelled() {
+                return Err(DiskError::Cancelled);
+            }
+            target.copy(file, observer)?;
+        }
+        self.files.iter().try_for_each(|file| target.set_times(file))?;
+        volume.sync().map_err(|error| errors.of(whole, &error))
     }
 
     /// The number of the volume, from what is on it.
@@ -159,91 +193,166 @@ fn of(found: &Metadata, len: Option<u64>) -> Planned {
     Planned { from: None, to: String::new(), len, modified }
 }
 
+fn unread(path: &Path, error: io::Error) -> DiskError {
+    DiskError::Source { path: path.to_owned(), error }
+}
+
+fn refused(path: &Path, why: impl Into<String>) -> DiskError {
+    DiskError::NotForFat { path: path.to_owned(), why: why.into() }
+}
+
+/// Plans the EFI program `path` as the one that firmware starts.
+fn program(path: &Path, found: &Metadata, files: &mut Vec<Planned>) -> Result<(), DiskError> {
+    let none = || refused(path, "neither a directory nor an EFI program for a known processor");
+    if !found.is_file() {
+        return Err(none());
+    }
+    check_length(path, found)?;
+    let name = program_name(path).map_err(|error| unread(path, error))?.ok_or_else(none)?;
+    let dir = |to: &str| Planned { to: to.to_owned(), ..of(found, None) };
+    files.extend([dir("EFI"), dir("EFI/BOOT")]);
+    let (from, to) = (Some(path.to_owned()), format!("EFI/BOOT/{name}"));
+    files.push(Planned { from, to, ..of(found, Some(found.len())) });
+    Ok(())
+}
+
+fn check_length(path: &Path, found: &Metadata) -> Result<(), DiskError> {
+    match found.len() > MAX_FILE {
+        true => Err(refused(path, "FAT has no file of 4 GiB or more")),
+        false => Ok(()),
+    }
+}
+
 /// Lists the directory `from`, which is `to` on the volume.
-fn list(from: &Path, to: &str, files: &mut Vec<Planned>) -> Result<(), DiskError> {
-    let fail = |path: &Path, error| DiskError::Source { path: path.to_owned(), error };
-    let refuse = |path: &Path, why| DiskError::NotForFat { path: path.to_owned(), why };
+fn list(from: &Path, to: &str, skip: &[FileId], files: &mut Vec<Planned>) -> Result<(), DiskError> {
     let entries = fs::read_dir(from).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-    let mut entries = entries.map_err(|error| fail(from, error))?;
+    let mut entries = entries.map_err(|error| unread(from, error))?;
     entries.sort_by_key(fs::DirEntry::file_name);
     let mut names = BTreeSet::new();
     for entry in entries {
         let path = entry.path();
-        let name = entry.file_name();
-        let name = name.to_str().ok_or_else(|| refuse(&path, "the name is not UTF-8"))?;
-        if !names.insert(name.to_uppercase()) {
-            return Err(refuse(&path, "another name differs only in case, which FAT ignores"));
+        let found = entry.metadata().map_err(|error| unread(&path, error))?;
+        if skip.contains(&FileId::from(&found)) {
+            continue;
         }
-        let found = entry.metadata().map_err(|error| fail(&path, error))?;
+        let name = entry.file_name();
+        let name = name.to_str().ok_or_else(|| refused(&path, "the name is not UTF-8"))?;
+        if name.ends_with(['.', ' ']) {
+            return Err(refused(&path, "FAT has no name that ends in a dot or a space"));
+        }
+        if !names.insert(name.chars().map(upper).collect::<String>()) {
+            return Err(refused(&path, "another name differs only in case, which FAT ignores"));
+        }
         let to = if to.is_empty() { name.to_owned() } else { format!("{to}/{name}") };
         if found.is_dir() {
             files.push(Planned { from: Some(path.clone()), to: to.clone(), ..of(&found, None) });
-            list(&path, &to, files)?;
+            list(&path, &to, skip, files)?;
         } else if !found.is_file() {
-            return Err(refuse(&path, "FAT has only files and directories"));
-        } else if found.len() > MAX_FILE {
-            return Err(refuse(&path, "FAT has no file of 4 GiB or more"));
+            return Err(refused(&path, "FAT has only files and directories"));
         } else {
+            check_length(&path, &found)?;
             files.push(Planned { from: Some(path), to, ..of(&found, Some(found.len())) });
         }
     }
     Ok(())
 }
 
-type Volume = FatVolume<DeviceStream>;
-
-/// The directory with `file`, and the name of `file` in it.
-fn place<'a>(
-    volume: &'a Volume,
-    file: &'a Planned,
-) -> Result<(FatDir<'a, DeviceStream>, &'a str), DiskError> {
-    match file.to.rsplit_once('/') {
-        Some((parent, name)) => Ok((volume.open_dir_path(parent).map_err(fat_failed)?, name)),
-        None => Ok((volume.root_dir(), &file.to)),
+/// The letter that FAT compares: the upper-case one, if that is one letter.
+fn upper(letter: char) -> char {
+    let mut upper = letter.to_uppercase();
+    match (upper.next(), upper.next()) {
+        (Some(one), None) => one,
+        _ => letter,
     }
 }
 
-fn copy(volume: &Volume, file: &Planned) -> Result<(), DiskError> {
-    let (dir, name) = place(volume, file)?;
-    let from = || file.from.clone().unwrap_or_else(|| PathBuf::from(&file.to));
-    let refused = |error: hadris_fat::Error| match error {
-        hadris_fat::Error::InvalidFilename | hadris_fat::Error::InvalidShortFilename => {
-            DiskError::NotForFat { path: from(), why: "FAT does not allow the name" }
-        }
-        other => fat_failed(other),
-    };
-    let Some(len) = file.len else {
-        return volume.create_dir(&dir, name).map(|_| ()).map_err(refused);
-    };
-    let entry = volume.create_file(&dir, name).map_err(refused)?;
-    let mut to = volume.write_file(&entry).map_err(fat_failed)?;
-    let read = |error| DiskError::Source { path: from(), error };
-    let mut source = File::open(from()).map_err(read)?.take(len);
-    let mut bytes = vec![0; 64 << 10];
-    loop {
-        let have = source.read(&mut bytes).map_err(read)?;
-        let mut rest = bytes.get(..have).unwrap_or(&[]);
-        if rest.is_empty() {
-            break;
-        }
-        while !rest.is_empty() {
-            let written = to.write(rest).map_err(fat_failed)?;
-            rest = rest.get(written.max(1)..).unwrap_or(&[]);
+/// The first error of the device below a FAT volume. The crate between reports only that there was
+/// one.
+struct Errors(Arc<OnceLock<DeviceError>>);
+
+impl Errors {
+    fn of(&self, path: &Path, error: &hadris_fat::Error) -> DiskError {
+        match self.0.get() {
+            Some(cause) => DiskError::Device(cause.clone()),
+            None => refused(path, error.to_string()),
         }
     }
-    to.finish().map_err(fat_failed)
 }
 
-/// Gives the file or directory its times.
-fn set_times(volume: &Volume, file: &Planned) -> Result<(), DiskError> {
-    let (dir, name) = place(volume, file)?;
-    let Some(entry) = dir.find(name).map_err(fat_failed)? else { return Ok(()) };
-    let at = fat_time(file.modified);
-    volume.set_times(&entry, Some(at), Some(at.date), Some(at)).map_err(fat_failed)
+/// The volume that is written.
+struct Target<'a> {
+    volume: &'a FatVolume<DeviceStream>,
+    errors: &'a Errors,
 }
 
-fn fat_failed(error: hadris_fat::Error) -> DiskError {
-    DiskError::Write(io::Error::other(error.to_string()))
+impl<'a> Target<'a> {
+    /// The directory with `file`, and the name of `file` in it.
+    fn place<'f>(
+        &self,
+        file: &'f Planned,
+    ) -> Result<(FatDir<'a, DeviceStream>, &'f str), hadris_fat::Error> {
+        match file.to.rsplit_once('/') {
+            Some((parent, name)) => Ok((self.volume.open_dir_path(parent)?, name)),
+            None => Ok((self.volume.root_dir(), &file.to)),
+        }
+    }
+
+    fn copy(&self, file: &Planned, observer: &mut dyn Observer) -> Result<(), DiskError> {
+        let path = file.path();
+        let failed = |error: hadris_fat::Error| match error {
+            hadris_fat::Error::InvalidFilename | hadris_fat::Error::InvalidShortFilename => {
+                refused(&path, "FAT does not allow the name")
+            }
+            other => self.errors.of(&path, &other),
+        };
+        let (dir, name) = self.place(file).map_err(failed)?;
+        let Some(len) = file.len else {
+            return self.volume.create_dir(&dir, name).map(|_| ()).map_err(failed);
+        };
+        let entry = self.volume.create_file(&dir, name).map_err(failed)?;
+        let mut to = self.volume.write_file(&entry).map_err(failed)?;
+        let mut source = File::open(&path).map_err(|error| unread(&path, error))?;
+        let mut bytes = vec![0; 64 << 10];
+        let mut copied = 0;
+        loop {
+            let have = source.read(&mut bytes).map_err(|error| unread(&path, error))?;
+            copied += have as u64;
+            let mut rest = bytes.get(..have).unwrap_or(&[]);
+            if rest.is_empty() || copied > len {
+                break;
+            }
+            if observer.is_cancelled() {
+                return Err(DiskError::Cancelled);
+            }
+            while !rest.is_empty() {
+                let written = to.write(rest).map_err(failed)?;
+                rest = rest.get(written.max(1)..).unwrap_or(&[]);
+            }
+            observer.progress(have as u64);
+        }
+        if copied != len {
+            return Err(refused(&path, "the file changed while it was copied"));
+        }
+        to.finish().map_err(failed)
+    }
+
+    /// Gives the file or directory its times.
+    fn set_times(&self, file: &Planned) -> Result<(), DiskError> {
+        let set = || {
+            let (dir, name) = self.place(file)?;
+            let Some(entry) = dir.find(name)? else { return Ok(()) };
+            let at = fat_time(file.modified);
+            self.volume.set_times(&entry, Some(at), Some(at.date), Some(at))
+        };
+        set().map_err(|error| self.errors.of(&file.path(), &error))
+    }
+}
+
+impl Planned {
+    /// Its path on the host, or on the volume if the host has none.
+    fn path(&self) -> PathBuf {
+        self.from.clone().unwrap_or_else(|| PathBuf::from(&self.to))
+    }
 }
 
 /// The time as FAT has it: from 1980 to 2107, here in UTC.

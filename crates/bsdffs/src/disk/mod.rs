@@ -8,7 +8,7 @@
 //! | module | content |
 //! | --- | --- |
 //! | `esp` | the FAT volume of an EFI system partition |
-//! | `grow` | [`grow()`]: the table of a disk that became larger |
+//! | `grow` | [`Growth`]: the table of a disk that became larger |
 //! | `stream` | block devices as streams |
 //! | `table` | the partition table and the boot code before it |
 //! | `error` | [`DiskError`] |
@@ -29,9 +29,10 @@ use std::path::{Path, PathBuf};
 use crate::build::{
     BuildError, BuildObserver, BuiltImage, ImageBuilder, ImageFormat, PartialImage, Tree,
 };
+use crate::copy::FileId;
 
 pub use error::DiskError;
-pub use grow::{Grown, check_growable, grow};
+pub use grow::{Grown, Growth};
 
 /// Partitions begin at multiples of this, bytes.
 const ALIGN: u64 = 1 << 20;
@@ -155,7 +156,8 @@ pub struct BuiltDisk {
 pub struct DiskBuilder {
     size: Option<u64>,
     sector: SectorSize,
-    pmbr: Vec<u8>,
+    pmbr: Option<Vec<u8>>,
+    skip: Vec<FileId>,
     partitions: Vec<NewPartition>,
     source_date_epoch: Option<i64>,
     format: ImageFormat,
@@ -212,7 +214,15 @@ impl DiskBuilder {
     /// table of the MBR replaces what is behind byte 446.
     #[must_use]
     pub fn pmbr(mut self, code: Vec<u8>) -> DiskBuilder {
-        self.pmbr = code;
+        self.pmbr = Some(code);
+        self
+    }
+
+    /// Leaves a file out of every directory that is copied, such as the image that the new one
+    /// replaces.
+    #[must_use]
+    pub fn skip(mut self, file: FileId) -> DiskBuilder {
+        self.skip.push(file);
         self
     }
 
@@ -249,10 +259,13 @@ impl DiskBuilder {
     ) -> Result<BuiltDisk, DiskError> {
         self.check()?;
         let partial = PartialImage::create(path)?;
+        let mut skip = self.skip;
+        skip.extend(partial.id());
         let mut build = DiskBuild {
             name: path,
             partial: &partial,
-            observer,
+            skip: &skip,
+            observer: &mut *observer,
             end_of_space: self.size.unwrap_or(MAX_SIZE) - table::backup_bytes(self.sector),
             fills: self.size.is_some(),
             sector: self.sector,
@@ -263,13 +276,17 @@ impl DiskBuilder {
         let last = self.partitions.len().saturating_sub(1);
         for (n, new) in self.partitions.into_iter().enumerate() {
             let label = new.label.clone();
+            if build.observer.is_cancelled() {
+                return Err(DiskError::Cancelled);
+            }
             let built = build.partition(new, n == last);
             partitions.push(built.map_err(|error| error.in_partition(&label))?);
         }
         let least = (build.end + table::backup_bytes(self.sector)).next_multiple_of(ALIGN);
         let size = self.size.unwrap_or(least);
-        table::write(&partial.whole(size)?, self.sector, &self.pmbr, &partitions)?;
-        partial.install(path, self.format)?;
+        let pmbr = self.pmbr.as_deref().unwrap_or(&[]);
+        table::write(&partial.whole(size)?, self.sector, pmbr, &partitions)?;
+        partial.install(path, self.format, &|| observer.is_cancelled())?;
         Ok(BuiltDisk { size, partitions })
     }
 
@@ -280,15 +297,20 @@ impl DiskBuilder {
             if size % self.sector.bytes() != 0 {
                 return Err(DiskError::NotWholeSectors { size, sector: self.sector.bytes() });
             }
-            if size < least || size > MAX_SIZE {
+            if size > MAX_SIZE {
+                return Err(DiskError::TooLarge { size });
+            }
+            if size < least {
                 return Err(DiskError::TooSmall { size, needs: least });
             }
         }
         if self.partitions.len() > MAX_PARTITIONS {
             return Err(DiskError::TooManyPartitions);
         }
-        if self.pmbr.len() > MAX_PMBR {
-            return Err(DiskError::BootCodeTooLong { len: self.pmbr.len(), most: MAX_PMBR as u64 });
+        if let Some(len) = self.pmbr.as_ref().map(Vec::len)
+            && !(1..=MAX_PMBR).contains(&len)
+        {
+            return Err(DiskError::BootCodeTooLong { len, most: MAX_PMBR as u64 });
         }
         let mut labels: Vec<&str> = self.partitions.iter().map(|new| &*new.label).collect();
         if let Some(label) = labels.iter().find(|label| !is_label(label)) {
@@ -312,6 +334,8 @@ fn is_label(label: &str) -> bool {
 struct DiskBuild<'a> {
     name: &'a Path,
     partial: &'a PartialImage,
+    /// Files that are not copied.
+    skip: &'a [FileId],
     observer: &'a mut dyn BuildObserver,
     /// Where the backup of the table begins, or would begin on the largest disk, bytes.
     end_of_space: u64,
@@ -335,9 +359,12 @@ impl DiskBuild<'_> {
         let (kind, len) = match content {
             NewContent::Boot(code) => (PartitionType::Boot, self.boot(start, &code)?),
             NewContent::Efi { source, size } => {
-                let plan = esp::Plan::new(&source, size, self.sector, self.latest)?;
+                let (skip, latest) = (self.skip, self.latest);
+                let from = esp::Sources { source: &source, skip, latest };
+                let plan = esp::Plan::new(&from, size, self.sector)?;
                 self.check_fits(start, plan.len())?;
-                plan.write(&self.partial.device(start..start + plan.len())?, start)?;
+                let device = self.partial.device(start..start + plan.len())?;
+                plan.write(&device, start, self.observer)?;
                 (PartitionType::Efi, plan.len())
             }
             NewContent::Swap(len) => {
@@ -386,7 +413,7 @@ impl DiskBuild<'_> {
             Some(size) => Some(self.whole(size)),
             None => (last && self.fills).then_some(self.whole(has)),
         };
-        self.partial.id().into_iter().for_each(|id| tree.skip(id));
+        self.skip.iter().for_each(|id| tree.skip(*id));
         let partial = self.partial;
         let at = |size: u64| {
             if size > has {

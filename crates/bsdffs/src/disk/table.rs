@@ -6,13 +6,13 @@ use ffs_device::BlockDevice;
 use gptman::{GPT, GPTPartitionEntry};
 use sha2::{Digest, Sha256};
 
-use super::stream::{DeviceStream, Recorder};
+use super::stream::Recorder;
 use super::{BuiltPartition, DiskError, MAX_PARTITIONS, PartitionType, SectorSize};
 
 /// The place of the table in the MBR, behind the code, bytes.
 const MBR_TABLE: usize = 446;
 /// Bytes of an entry.
-const ENTRY: u64 = 128;
+pub(super) const ENTRY: u64 = 128;
 
 /// The GUIDs of the types, as they are on the disk.
 fn type_guid(kind: PartitionType) -> [u8; 16] {
@@ -63,8 +63,9 @@ pub(super) fn write(
     }
     let seed = seed.finalize();
     let unique = |n: usize| made_guid(&seed, n);
-    let mut stream = DeviceStream::new(disk);
-    let mut gpt = GPT::new_from(&mut stream, sector.bytes(), unique(0)).map_err(failed)?;
+    let mut image = Recorder::new(disk.len_bytes());
+    let mut gpt =
+        GPT::new_from(&mut image, sector.bytes(), unique(0)).map_err(|error| failed(&error))?;
     for (n, part) in (1..).zip(partitions) {
         gpt[n] = GPTPartitionEntry {
             partition_type_guid: type_guid(part.kind),
@@ -75,29 +76,72 @@ pub(super) fn write(
             partition_name: part.label.as_str().into(),
         };
     }
-    GPT::write_protective_mbr_into(&mut stream, sector.bytes()).map_err(failed)?;
+    GPT::write_protective_mbr_into(&mut image, sector.bytes()).map_err(|error| failed(&error))?;
     let code = pmbr.get(..MBR_TABLE).unwrap_or(pmbr);
-    store(disk, &mut gpt, Some((0, code.to_vec())))
+    Writes::of(&mut gpt, image, Some((0, code.to_vec())))?.apply(disk)
 }
 
-/// Writes both copies of the table, and `other` in the first sector. The backup, at the end of the
-/// disk, is durable before the first copy is changed.
-pub(super) fn store(
-    disk: &Arc<dyn BlockDevice>,
-    gpt: &mut GPT,
-    other: Option<(u64, Vec<u8>)>,
-) -> Result<(), DiskError> {
-    let mut all = Recorder { len: disk.len_bytes(), at: 0, writes: Vec::new() };
-    gpt.write_into(&mut all).map_err(failed)?;
-    let backup = gpt.header.last_usable_lba * gpt.sector_size;
-    let (last, first): (Vec<_>, Vec<_>) = all.writes.into_iter().partition(|(at, _)| *at > backup);
-    for writes in [last, first.into_iter().chain(other).collect()] {
-        for (at, bytes) in writes {
-            disk.write_at(at, &bytes).map_err(DiskError::Device)?;
+/// The writes that store a table: the backup, then the first copy and the first sector.
+#[derive(Debug)]
+pub(super) struct Writes {
+    backup: Vec<(u64, Vec<u8>)>,
+    first: Vec<(u64, Vec<u8>)>,
+}
+
+impl Writes {
+    /// Those of `gpt`, with those that `disk` has already, and `other` in the first sector.
+    pub(super) fn of(
+        gpt: &mut GPT,
+        mut disk: Recorder,
+        other: Option<(u64, Vec<u8>)>,
+    ) -> Result<Writes, DiskError> {
+        gpt.write_into(&mut disk).map_err(|error| failed(&error))?;
+        let sector = gpt.sector_size;
+        let backup = gpt.header.last_usable_lba * sector;
+        let headers = [gpt.header.primary_lba, gpt.header.backup_lba].map(|lba| lba * sector);
+        let mut writes = disk.writes;
+        for (at, bytes) in &mut writes {
+            if headers.contains(at) {
+                // The rest of the sector is zeros, as UEFI asks.
+                bytes.resize(usize::try_from(sector).unwrap_or(bytes.len()), 0);
+            }
         }
-        disk.flush().map_err(DiskError::Device)?;
+        writes.extend(other);
+        let (backup, first): (Vec<_>, Vec<_>) =
+            writes.into_iter().partition(|(at, _)| *at > backup);
+        Ok(Writes { backup: joined(backup), first: joined(first) })
     }
-    Ok(())
+
+    /// Writes the backup, which is at the end of the disk, makes it durable, and then the rest.
+    pub(super) fn apply(&self, disk: &Arc<dyn BlockDevice>) -> Result<(), DiskError> {
+        for writes in [&self.backup, &self.first] {
+            for (at, bytes) in writes {
+                disk.write_at(*at, bytes).map_err(DiskError::Device)?;
+            }
+            disk.flush().map_err(DiskError::Device)?;
+        }
+        Ok(())
+    }
+
+    /// All of them, in order.
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> Vec<(u64, Vec<u8>)> {
+        self.backup.iter().chain(&self.first).cloned().collect()
+    }
+}
+
+/// The same writes, by place, each with those that follow it directly.
+fn joined(mut writes: Vec<(u64, Vec<u8>)>) -> Vec<(u64, Vec<u8>)> {
+    // A later write to the same place stays behind an earlier one.
+    writes.sort_by_key(|(at, _)| *at);
+    let mut all: Vec<(u64, Vec<u8>)> = Vec::new();
+    for (at, bytes) in writes {
+        match all.last_mut() {
+            Some((start, before)) if *start + before.len() as u64 == at => before.extend(bytes),
+            _ => all.push((at, bytes)),
+        }
+    }
+    all
 }
 
 /// A GUID of version 8, from what the table has: the same disk gets the same GUIDs.
@@ -110,9 +154,6 @@ fn made_guid(seed: &[u8], n: usize) -> [u8; 16] {
     guid(version & !(0b11 << 62) | 0b10 << 62)
 }
 
-pub(super) fn failed(error: gptman::Error) -> DiskError {
-    match error {
-        gptman::Error::Io(error) => DiskError::Write(error),
-        other => DiskError::Table(other.to_string()),
-    }
+pub(super) fn failed(error: &gptman::Error) -> DiskError {
+    DiskError::Table(error.to_string())
 }

@@ -265,6 +265,7 @@ pub(crate) fn build_failure(name: &str, error: &BuildError) -> Failure {
         }
         BuildError::NoSizeFits => failure.hint("give a size with --size"),
         BuildError::SizeNeeded => failure.hint("give --size"),
+        BuildError::Cancelled => Failure::interrupted(),
         BuildError::Tunefs(error) => Failure::admin(name, error),
         BuildError::Mount(ffs_core::Error::Format(error)) => failure.advised(error, name),
         BuildError::Copy(error) => {

@@ -1,20 +1,18 @@
 //! `ffs disk`.
 
+mod grow;
+
 use std::ffi::OsString;
-use std::fs;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use bsdffs::build::{ImageBuilder, ImageFormat};
 use bsdffs::copy::{CopyReport, FileId};
-use bsdffs::disk::{
-    BuiltDisk, DiskBuilder, DiskError, Grown, MAX_PMBR, NewContent, SectorSize, check_growable,
-    grow,
-};
+use bsdffs::disk::{BuiltDisk, DiskBuilder, DiskError, MAX_PMBR, NewContent, SectorSize};
 use ffs_admin::newfs::label_problem;
-use ffs_image::OpenOptions;
 use serde::Serialize;
 
 use super::build::{
@@ -28,7 +26,6 @@ use crate::copying::{CopyProgress, JsonCounts, warn_of_losses};
 use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, human};
 use crate::progress::Progress;
-use crate::session::open_with;
 use crate::signals;
 use crate::spec::names_partition;
 
@@ -69,7 +66,7 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Create(Box<Create>),
-    Grow(GrowArgs),
+    Grow(grow::Args),
 }
 
 /// Make an image of a disk: a GUID partition table with partitions.
@@ -77,11 +74,11 @@ enum Command {
 /// The partitions are, in this order: boot code (--gptboot, labelled bootfs), an EFI system
 /// partition (--efi, efiboot0), swap (--swap, swapfs), and the UFS volumes in the order of --ufs.
 /// Labels are those of FreeBSD's own images; /etc/fstab finds a volume as /dev/gpt/LABEL, and as
-/// /dev/ufs/LABEL, too.
+/// /dev/ufs/LABEL if a volume can have that label.
 ///
 /// A volume fits its files, with --free more, unless it has a size. With --size, the last volume
-/// without a size fills the disk. The files of a volume are those that `ffs build` would
-/// make.
+/// fills the disk, unless it has a size of its own. The files of a volume are those that `ffs
+/// build` would make.
 ///
 /// The EFI system partition is FAT32, of at least 33 MiB (with sectors of 4096 bytes, 257 MiB). The
 /// same input gives the same bytes, GUIDs included.
@@ -150,25 +147,6 @@ struct Create {
     help: Option<bool>,
 }
 
-/// Enlarge a disk and its last partition.
-///
-/// Fits the partition table (GPT) to the size of the disk, as `gpart recover` and `gpart resize`
-/// do: the backup of the table moves to the end, and the last partition reaches up to it. With -s
-/// the image becomes longer first. The volume in the partition is enlarged by `ffs growfs`.
-#[derive(clap::Args)]
-struct GrowArgs {
-    /// The image of a whole disk, or a block device
-    #[arg(value_name = "IMAGE")]
-    image: OsString,
-    /// Size of the disk afterwards: sectors of 512 bytes, or bytes with a suffix [default: its size
-    /// now, of which the table may use only a part]
-    #[arg(short = 's', value_name = "SIZE", value_parser = bsd::sectors)]
-    size: Option<u64>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
 /// A value of `--ufs`.
 #[derive(Clone)]
 struct UfsArg {
@@ -225,74 +203,20 @@ struct JsonPartition {
 pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
         Command::Create(args) => create(&args),
-        Command::Grow(args) => enlarge(&args),
+        Command::Grow(args) => grow::run(&args),
     }
-}
-
-#[derive(Serialize)]
-struct JsonGrown {
-    image: String,
-    size: u64,
-    number: u32,
-    label: String,
-    start: u64,
-    before: u64,
-    bytes: u64,
-}
-
-fn enlarge(args: &GrowArgs) -> Outcome {
-    let name = show(args.image.as_bytes());
-    if names_partition(&args.image) {
-        return Err(Failure::usage(format!("{name}: a partition grows with its disk"))
-            .hint("give the image of the whole disk, without @N"));
-    }
-    let how = OpenOptions { write: true, whole_disk: true, ..OpenOptions::default() };
-    let opened = open_with(&args.image, &how)?;
-    let failed = |error: DiskError| {
-        let failure = Failure::new(&name, &error);
-        match error {
-            DiskError::Table(_) => failure.hint("`ffs info` shows the table; gdisk(8) repairs one"),
-            _ => failure,
-        }
-    };
-    check_growable(&*opened.device).map_err(failed)?;
-    let before = opened.device.len_bytes();
-    if args.size.is_some_and(|size| size < before) {
-        let why = format!("has {} already", human(before));
-        return Err(Failure::new(name, why).hint("a disk is not made smaller"));
-    }
-    if let Some(size) = args.size.filter(|size| *size > before) {
-        opened.set_len(size).map_err(|error| {
-            let why = ffs_device::host_words(&error.source);
-            Failure::new(&name, format!("cannot be made longer: {why}"))
-        })?;
-    }
-    let grown = grow(&opened.device).map_err(failed)?;
-    let Grown { number, label, start, before, len } = grown;
-    let size = opened.device.len_bytes();
-    if args.json {
-        let image = name;
-        let grown = JsonGrown { image, size, number, label, start, before, bytes: len };
-        output::json(&grown)?;
-        return Ok(0);
-    }
-    let (old, new) = (human(before), human(len));
-    output::note(match len == before {
-        true => format!("{name}: partition {number} ({label}) already fills the disk, {old}"),
-        false => format!(
-            "{name}: {}; partition {number} ({label}) grew from {old} to {new}; for the volume in \
-             it: ffs growfs {name}@{number}",
-            human(size)
-        ),
-    });
-    Ok(0)
 }
 
 fn create(args: &Create) -> Outcome {
     signals::listen();
     let started = Instant::now();
     let (name, path) = (show(args.image.as_bytes()), Path::new(&args.image));
+    if names_partition(&args.image) {
+        return Err(Failure::usage(format!("{name}: a disk is a file of its own"))
+            .hint("ffs build --into IMAGE@N makes a volume in a partition"));
+    }
     let volumes = volumes(&args.ufs)?;
+    warn_of_boot(args);
     let old = check_replaceable(path, args.force)?;
     let disk = described(args, path, &volumes, old)?;
     let mut progress = CopyProgress(Progress::items("measure", None));
@@ -334,6 +258,10 @@ fn described(
     if args.mtree.is_some() && volumes.len() != 1 {
         return Err(Failure::usage("--mtree is for a disk with one UFS volume"));
     }
+    let stdin = volumes.iter().flat_map(|volume| &volume.sources);
+    if stdin.filter(|source| *source == Path::new("-")).count() > 1 {
+        return Err(Failure::usage("- is standard input, which can be read only once"));
+    }
     let latest = source_date_epoch()?;
     let (users, groups) = args.maps.read()?;
     let mut disk = DiskBuilder::new()
@@ -341,6 +269,9 @@ fn described(
         .sector(if args.sector == "4096" { SectorSize::B4096 } else { SectorSize::B512 })
         .source_date_epoch(latest)
         .format(ImageFormat::of_name(path));
+    if let Some(old) = old {
+        disk = disk.skip(old);
+    }
     if let Some(code) = &args.pmbr {
         disk = disk.pmbr(read(code)?);
     }
@@ -356,36 +287,59 @@ fn described(
     for UfsVolume { label, size, sources } in volumes {
         let last = volumes.last().is_some_and(|last| last.label == *label);
         let given = size.or(args.size.filter(|_| last));
-        let mut tree = open_trees(sources, given)?;
-        old.into_iter().for_each(|id| tree.skip(id));
-        let spec = read_mtree(args.mtree.as_deref(), args.users.as_deref(), sources)?;
-        let mut how = args.how.options();
-        if how.label.is_none() && label_problem(label).is_none() {
-            how.label = Some(label.clone());
-        }
-        let builder = ImageBuilder::new()
-            .newfs_options(how)
-            .free(args.free.unwrap_or(0))
-            .owner(args.owner)
-            .id_maps(users.clone(), groups.clone())
-            .acls(args.acls)
-            .mtree(spec)
-            .source_date_epoch(latest);
-        let builder = Box::new(builder);
+        let tree = open_trees(sources, given)?;
+        let builder = args.builder(label, sources)?.id_maps(users.clone(), groups.clone());
+        let builder = Box::new(builder.source_date_epoch(latest));
         disk = disk.partition(label, NewContent::Ufs { builder, size: *size, tree });
     }
     Ok(disk)
 }
 
+impl Create {
+    /// The options of the volume in the partition `label`.
+    fn builder(&self, label: &str, sources: &[PathBuf]) -> Result<ImageBuilder, Failure> {
+        let mut how = self.how.options();
+        match label_problem(label) {
+            _ if how.label.is_some() => {}
+            None => how.label = Some(label.to_owned()),
+            Some(why) => {
+                let label = show(label.as_bytes());
+                output::warn(format!("the volume in {label} has no label of its own: {why}"));
+            }
+        }
+        let spec = read_mtree(self.mtree.as_deref(), self.users.as_deref(), sources)?;
+        Ok(ImageBuilder::new()
+            .newfs_options(how)
+            .free(self.free.unwrap_or(0))
+            .owner(self.owner)
+            .acls(self.acls)
+            .mtree(spec))
+    }
+}
+
 /// The content of a file with boot code.
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let name = || show(path.as_os_str().as_bytes());
-    let len = fs::metadata(path).map_err(|error| Failure::new(name(), error))?.len();
-    if len > bsdffs::disk::MAX_BOOT {
+    let mut code = Vec::new();
+    let read = File::open(path)
+        .and_then(|file| file.take(bsdffs::disk::MAX_BOOT + 1).read_to_end(&mut code));
+    let len = read.map_err(|error| Failure::new(name(), error))?;
+    if len as u64 > bsdffs::disk::MAX_BOOT {
         let most = human(bsdffs::disk::MAX_BOOT);
         return Err(Failure::new(name(), format!("is too long for boot code ({most} at most)")));
     }
-    fs::read(path).map_err(|error| Failure::new(name(), error))
+    Ok(code)
+}
+
+/// Warns of boot code that cannot work alone.
+fn warn_of_boot(args: &Create) {
+    let both = args.pmbr.is_some() && args.gptboot.is_some();
+    if args.pmbr.is_some() != args.gptboot.is_some() {
+        output::warn("a BIOS needs both: --pmbr, which loads the partition of --gptboot");
+    }
+    if both && args.sector == "4096" {
+        output::warn("FreeBSD's pmbr reads sectors of 512 bytes, not of 4096");
+    }
 }
 
 fn failure(name: &str, error: &DiskError) -> Failure {
@@ -397,6 +351,8 @@ fn failure(name: &str, error: &DiskError) -> Failure {
             }
             _ => build_failure(name, inner),
         },
+        DiskError::Cancelled => Failure::interrupted(),
+        DiskError::FatTooLarge { .. } => failure.hint("give a smaller --efi-size, or omit it"),
         DiskError::TooSmall { .. } | DiskError::TooLong { .. } => {
             failure.hint("give a larger --size, or omit it to make the disk fit")
         }

@@ -8,7 +8,7 @@ use std::process::Command;
 use ffs_testkit::tools::have;
 use serde_json::Value;
 
-use crate::common::{Dir, fails, fsck_clean, ok, pattern, run, text};
+use crate::common::{Dir, fails, ffs, fsck_clean, ok, pattern, run, set_mtime, text, walk};
 
 fn tool(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().unwrap();
@@ -88,8 +88,25 @@ fn a_disk_has_what_it_was_given_and_others_read_it() {
                 assert!(fs::read(&back).unwrap() == fs::read(d.path("esp").join(file)).unwrap());
             }
         }
-        if sector == "512" && have(&["sgdisk"]) {
+        if sector == "512" && have(&["sgdisk", "sfdisk"]) {
             assert!(tool("sgdisk", &["-v", &image]).contains("No problems found"));
+            // The types are FreeBSD's, by the names that sfdisk has for them.
+            let table: Value = serde_json::from_str(&tool("sfdisk", &["-J", &image])).unwrap();
+            let types: Vec<&str> = table["partitiontable"]["partitions"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|part| part["type"].as_str().unwrap())
+                .collect();
+            assert_eq!(
+                types,
+                [
+                    "83BD6B9D-7F41-11DC-BE0B-001560B84F0F",
+                    "C12A7328-F81F-11D2-BA4B-00A0C93EC93B",
+                    "516E7CB5-6ECF-11D6-8FF8-00022D09712B",
+                    "516E7CB6-6ECF-11D6-8FF8-00022D09712B",
+                ]
+            );
         }
     }
 }
@@ -101,6 +118,19 @@ fn the_same_sources_give_the_same_disk() {
     let (one, two) = (d.str("one.img"), d.str("two.img"));
     create(&d, &one, &[]);
     create(&d, &two, &[]);
+    assert!(fs::read(&one).unwrap() == fs::read(&two).unwrap());
+    // With a date, the times of a later checkout have no effect, on FAT either.
+    let dated = |image: &str| {
+        let (esp, root) = (d.str("esp"), format!("rootfs={}", d.str("root")));
+        let args = ["disk", "create", "--force", "--efi", &esp, "--ufs", &root, image];
+        let output = ffs().env("SOURCE_DATE_EPOCH", "1000000000").args(args).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+    };
+    dated(&one);
+    for path in walk(&d.path("esp")).into_iter().chain(walk(&d.path("root"))) {
+        set_mtime(&path, 1_600_000_000, 0);
+    }
+    dated(&two);
     assert!(fs::read(&one).unwrap() == fs::read(&two).unwrap());
     // Another disk has other GUIDs.
     create(&d, &two, &["--free", "4m"]);
@@ -180,6 +210,21 @@ fn what_fat_cannot_hold_is_refused_by_name() {
         fs::File::create(esp.join("long")).unwrap().set_len(1 << 32).unwrap();
     };
     refused(&long, "long: FAT has no file of 4 GiB");
+    let dot = |esp: &Path| fs::write(esp.join("loader."), "").unwrap();
+    refused(&dot, "loader.: FAT has no name that ends in a dot");
+    // Letters that are two in upper case are no reason.
+    fs::remove_dir_all(&esp).unwrap();
+    fs::create_dir(&esp).unwrap();
+    for name in ["straße", "strasse"] {
+        fs::write(esp.join(name), name).unwrap();
+    }
+    ok(&["disk", "create", "--efi", &d.str("esp"), &image]);
+    fs::remove_file(&image).unwrap();
+    // A pipe is not opened: nothing would ever write to it.
+    let fifo = d.str("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    fails(&["disk", "create", "--efi", &fifo, &image], 1, "nor an EFI program");
+    fs::remove_file(&fifo).unwrap();
     // Nothing else is left, either.
     assert_eq!(fs::read_dir(d.path(".")).unwrap().count(), 1);
 }
@@ -202,12 +247,23 @@ fn mistakes_are_named_and_leave_no_image() {
         1,
         "two partitions",
     );
-    fails(&["disk", "create", "--swap", "8e", &image], 64, "");
+    fails(&["disk", "create", "--swap", "0", &image], 1, "not one or more sectors");
+    fails(&["disk", "create", "--size", "9000p", &image], 1, "larger than a file can be");
+    fails(&["disk", "create", "--free", "9000p", "--ufs", &ufs("r"), &image], 1, "no size");
+    let both = ["disk", "create", "--ufs", "a=-", "--ufs", "b=-", &image];
+    fails(&both, 64, "can be read only once");
+    fails(&["disk", "create", "--swap", "8m", &format!("{image}@1")], 64, "a file of its own");
+    let efi = d.str("esp");
+    fails(&["disk", "create", "--efi", &efi, "--efi-size", "3t", &image], 1, "too large");
+    let empty = d.file("empty", b"");
+    fails(&["disk", "create", "--pmbr", &empty, &image], 1, "0 bytes, expected 1 to 512");
+    fails(&["disk", "create", "--gptboot", "/dev/zero", &image], 1, "too long for boot code");
     fails(&["disk", "create", "--swap", "7000000000g", &image], 1, "File too large");
     fails(&["disk", "create", "--size", "3m", "--ufs", &ufs("r"), &image], 1, "partition r: ");
     fails(&["disk", "create", "--size", "20k", &image], 1, "partition table alone");
     fails(&["disk", "create", "--size", "9m", "--swap", "8m", &image], 1, "the disk has");
-    fails(&["disk", "create", "--size", "1000001x", &image], 64, "");
+    let dir = d.str("none/disk.img");
+    fails(&["disk", "create", "--swap", "8m", &dir], 1, "none");
     let long = d.file("long", &pattern(513, 1));
     fails(&["disk", "create", "--pmbr", &long, &image], 1, "513 bytes, expected 1 to 512");
     let long = d.file("long", &pattern(560_000, 1));
@@ -278,6 +334,66 @@ fn a_disk_grows_with_its_last_partition() {
     let plain = d.image("plain.img", "16m", &[]);
     fails(&["disk", "grow", "-s", "20m", &plain], 1, "no GUID partition table");
     assert_eq!(fs::metadata(&plain).unwrap().len(), 16 << 20);
+}
+
+#[test]
+fn an_image_among_its_sources_is_not_copied() {
+    let d = Dir::new();
+    sources(&d);
+    let image = d.str("root/disk.img");
+    let (root, efi) = (format!("rootfs={}", d.str("root")), d.str("root"));
+    let mut first = Vec::new();
+    for _ in 0..2 {
+        // The new file changes the time of its directory.
+        let output = ffs()
+            .env("SOURCE_DATE_EPOCH", "1000000000")
+            .args(["disk", "create", "--force", "--efi", &efi, "--ufs", &root, &image])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        let bytes = fs::read(&image).unwrap();
+        assert!(first.is_empty() || first == bytes);
+        first = bytes;
+        assert_eq!(ok(&["find", &format!("{image}@2:/"), "-name", "*disk.img*"]), "");
+    }
+}
+
+#[test]
+fn a_table_that_is_refused_leaves_the_disk_as_it_is() {
+    if !have(&["sgdisk"]) {
+        return;
+    }
+    let d = Dir::new();
+    let image = d.str("disk.img");
+    let unchanged = |prepare: &dyn Fn(), words: &str| {
+        let _ = fs::remove_file(&image);
+        fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        prepare();
+        let before = fs::read(&image).unwrap();
+        fails(&["disk", "grow", "-s", "64m", &image], 1, words);
+        assert!(fs::read(&image).unwrap() == before, "{words}");
+    };
+    unchanged(
+        &|| {
+            tool("sgdisk", &["-o", &image]);
+        },
+        "no partition",
+    );
+    let hybrid = || {
+        tool("sgdisk", &["-n", "1:2048:+4M", "-t", "1:a503", &image]);
+        tool("sgdisk", &["-h", "1", &image]);
+    };
+    unchanged(&hybrid, "hybrid MBR");
+    let small = || {
+        tool("sgdisk", &["-S", "256", "-n", "1:2048:+4M", &image]);
+    };
+    unchanged(&small, "usual 128 entries");
+    // A label from the disk cannot change the terminal.
+    let _ = fs::remove_file(&image);
+    fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+    tool("sgdisk", &["-n", "1:2048:+4M", "-c", "1:\x1b[31mred", &image]);
+    let output = run(&["disk", "grow", &image]);
+    assert!(output.status.success() && !output.stderr.contains(&0x1b), "{}", text(&output));
 }
 
 /// The commands of a page of the guide, in its order.

@@ -146,8 +146,8 @@ fn find(
     }
 }
 
-/// The partitions for which `probe` is true. Of those that begin at the same byte only the innermost
-/// is examined.
+/// The partitions for which `probe` is true. Of those that begin at the same byte only the
+/// innermost is examined.
 ///
 /// # Errors
 /// A partition is not within the device.

@@ -17,8 +17,8 @@ const CLUSTER: usize = 64 << 10;
 /// space. The image is not durable until `file` is synced.
 ///
 /// # Errors
-/// The system's, of either file.
-pub fn write_qcow2(raw: &File, file: &File) -> io::Result<()> {
+/// The system's, of either file; [`io::ErrorKind::Interrupted`] when `cancelled` returns true.
+pub fn write_qcow2(raw: &File, file: &File, cancelled: &dyn Fn() -> bool) -> io::Result<()> {
     let len = raw.metadata()?.len();
     let storage = Storage::try_from(file.try_clone()?)?;
     let builder = Qcow2::<Storage>::create_builder(storage);
@@ -29,6 +29,9 @@ pub fn write_qcow2(raw: &File, file: &File) -> io::Result<()> {
     let mut cluster = vec![0; CLUSTER];
     let mut at = 0;
     while let Some(start) = next_data(raw, at)?.filter(|start| *start < len) {
+        if cancelled() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         let start = start - start % CLUSTER as u64;
         let have = (len - start).min(CLUSTER as u64) as usize;
         let Some(bytes) = cluster.get_mut(..have) else { break };
