@@ -50,7 +50,7 @@ const CURVE_CHARTS: [CurveChart; 8] = [
     CurveChart {
         id: "fig4-minvnodes",
         figure: 4,
-        title: "Figure 4: the jump moves with kern.minvnodes",
+        title: "Figure 4: with other kern.minvnodes",
         which: &["name-cache-minvnodes=1000", "name-cache-minvnodes=4000", "name-cache"],
     },
     CurveChart {

@@ -145,7 +145,7 @@ pub(super) fn sentence(series: &ResultSeries, at: Combination, names: &[String])
     }
     (!parts.is_empty()).then(|| {
         format!(
-            "{}: {} each; meanwhile {}",
+            "{}: {} each; counted in the phase: {}",
             at.name(names, "+"),
             format::time(each(spent.time)),
             parts.join(", ")

@@ -73,12 +73,16 @@ function drawNumbers(chart) {
       };
     });
   drawRows(chart, groups, 'No number fits these choices.');
-  const near = chosen.filter(n => n.ratio && within(n.ratio, 1.3)).length;
-  const run = chosen.filter(n => n.value !== null).length;
+  const predicted = chosen.filter(n => !n.calibrated);
+  const near = predicted.filter(n => n.ratio && within(n.ratio, 1.3)).length;
+  const run = predicted.filter(n => n.value !== null);
+  const signs = run.filter(n => !n.ratio).length;
   const marks = view === 'both' ? ' A diamond or a grey span is published, a disc is this study.' : '';
   return {
-    note: `${rows.length} of ${data.numbers.length} numbers; ${run} of ${chosen.length} were run, ` +
-      `${near} are within a factor of 1.3 of the published one.${marks}`,
+    note: `${rows.length} of ${data.numbers.length} numbers. Of ${predicted.length} that are not ` +
+      `calibrated, ${run.length} were run; ${near} are within a factor of 1.3 of the published one` +
+      `${signs ? `, and ${signs} are 0 or have the other sign, so that they have no ratio` : ''}.` +
+      marks,
     heads: ['result', 'options', 'published', 'here', 'ratio', 'section'],
     rows: rows.map(({ number }) => [number.what, number.on, number.published_text, number.value_text,
       number.ratio ? short(number.ratio) : number.words, data.sections[number.section].title]),

@@ -68,7 +68,9 @@ function drawWhatIf(chart) {
     rows: rows.filter(row => !title || row.group === title)
       .map(row => title ? row : { ...row, label: `${row.group}: ${row.label}` }),
   })), 'There is no result.');
-  const middle = [...ratios].sort((a, b) => a - b)[Math.floor(ratios.length / 2)];
+  const sorted = [...ratios].sort((a, b) => a - b);
+  const half = ratios.length / 2;
+  const middle = Math.sqrt(sorted[Math.ceil(half) - 1] * sorted[Math.floor(half)]);
   const why = [from, to].filter(s => s.why).map(s => `${s.title} ${s.why}.`).join(' ');
   return {
     note: `How many times better a result is with ${to.title} than with ${from.title}` +

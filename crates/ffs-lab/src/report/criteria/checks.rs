@@ -225,7 +225,7 @@ impl Evaluation<'_> {
                 let dh = self.named(series, "dh").unwrap_or(false);
                 if dh != (series.metric == "delete-alone") {
                     let verb = if dh { "has" } else { "has no" };
-                    let found = format!("{}: {} {verb} dh", run.title, series.title);
+                    let found = format!("{}: {} {verb} a significant dh", run.title, series.title);
                     let why = explained(series, &["su", "su+dh"]);
                     only.push(Check::plain(found, false).because(why));
                 }
@@ -233,22 +233,23 @@ impl Evaluation<'_> {
             let pair = self.at("su").zip(self.at("su+dh"));
             let gain =
                 run.get("delete-alone").zip(pair).and_then(|(s, (su, dh))| factor(s, su, dh));
-            grown.extend(gain.map(|gain| (files(run), gain)));
+            grown.extend(gain.map(|gain| (files(run), gain, &run.title)));
         }
         if !runs.is_empty() && first.is_empty() {
-            first.push(Check::plain("in all runs".to_owned(), true));
+            let found = "the first step of every path, significant or not".to_owned();
+            first.push(Check::plain(found, true));
         }
         if !runs.is_empty() && only.is_empty() {
             only.push(Check::plain("as published".to_owned(), true));
         }
         let found: Vec<String> =
-            grown.iter().map(|(n, gain)| format!("{n} files {}", times(*gain))).collect();
+            grown.iter().map(|(_, gain, title)| format!("{title} {}", times(*gain))).collect();
         let growing = grown.windows(2).all(|pair| pair[0].0 == pair[1].0 || pair[1].1 > pair[0].1);
         let several = grown.first().map(|g| g.0) < grown.last().map(|g| g.0);
-        let why = runs.iter().filter_map(|run| Some((files(run), run.get("delete-alone")?)));
-        let why = why.flat_map(|(n, series)| {
+        let why = runs.iter().filter_map(|run| Some((&run.title, run.get("delete-alone")?)));
+        let why = why.flat_map(|(title, series)| {
             let lines = self.explained(series, &["su", "su+dh"]);
-            lines.into_iter().map(move |line| format!("{n} files: {line}"))
+            lines.into_iter().map(move |line| format!("{title}: {line}"))
         });
         let growth = if several {
             vec![Check::plain(found.join(", "), growing).because(why.collect())]

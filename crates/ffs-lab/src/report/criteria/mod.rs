@@ -43,7 +43,7 @@ pub(super) fn caution(measured: &StudyData) -> Option<String> {
     if measured.named("buildworld").any(|b| !b.series.is_empty()) {
         sentences.push(format!(
             "The processor time of Buildworld ({} s at full size) is fitted to the row of \
-             Table 1 with all options on; the other rows follow from it.",
+             Table 1 with all options on; the other fifteen rows are not fitted.",
             crate::workload::BUILD_PROCESSOR.as_secs()
         ));
     }

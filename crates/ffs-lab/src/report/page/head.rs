@@ -41,10 +41,14 @@ pub(super) fn near(report: &Report) -> Vec<NearStrip> {
     let strip = |score: &Score| {
         let Tally { within, other_sign, all } = score.predicted;
         let classes = ["n0", "n1", "n2", "n3"];
-        let mut before = 0;
+        let (mut before, mut from) = (0, None);
         let mut parts = Vec::new();
         for ((count, factor), class) in within.into_iter().zip(FACTORS).zip(classes) {
-            let words = format!("≤ ×{factor}");
+            let words = match from {
+                None => format!("≤ ×{factor}"),
+                Some(from) => format!("×{from} to {factor}"),
+            };
+            from = Some(factor);
             parts.push(NearPart { n: count.saturating_sub(before), words, class });
             before = count;
         }
@@ -76,8 +80,10 @@ pub(super) fn near_words(report: &Report) -> String {
         );
     }
     format!(
-        "Of {all} published measurements that were run at full size and not calibrated, {within} \
-         are within a factor of 1.3, in both directions. A strip shows each kind by its distance."
+        "Of {all} published numbers that were run at full size and not calibrated, {within} are \
+         within a factor of 1.3, in both directions. A strip shows each kind by its distance: \
+         effects are readings of sentences about several tests, and the NetBSD mail is of other \
+         hardware."
     )
 }
 
@@ -143,7 +149,8 @@ pub(super) fn lead(measured: &StudyData) -> String {
     let (Some(best), Some(worst)) = (gains.first(), gains.last()) else {
         return "There is no result yet that can be compared with one without options.".to_owned();
     };
-    let middle = gains[gains.len() / 2].0;
+    let (low, high) = (gains[gains.len().div_ceil(2) - 1].0, gains[gains.len() / 2].0);
+    let middle = (low * high).sqrt();
     let name = |(_, b, s): &(f64, &Benchmark, &ResultSeries)| format!("{}, {}", b.title, s.title);
     let what = format::plural(gains.len(), "distinct result");
     let with = match measured.design.is_two_level() {

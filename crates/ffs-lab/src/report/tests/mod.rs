@@ -125,7 +125,7 @@ fn a_miss_is_explained_by_what_was_counted() {
     assert_eq!(target.verdict, Verdict::Missed);
     let why = target.why.join("\n");
     assert!(
-        why.contains("none: 24.6 ms each; meanwhile processor 2.46 ms, disk busy 19.7 ms"),
+        why.contains("none: 24.6 ms each; counted in the phase: processor 2.46 ms, disk busy 19.7 ms"),
         "{why}"
     );
     assert!(why.contains("1.99 synchronous writes"), "{why}");
@@ -180,7 +180,7 @@ fn without_counts_there_is_no_sentence() {
     let report = Report::of(&study).unwrap();
     assert_eq!(target(&report, "nine times").verdict, Verdict::Missed);
     let why: Vec<&String> = report.targets.iter().flat_map(|target| &target.why).collect();
-    assert!(why.iter().all(|line| !line.contains(" each; meanwhile ")), "{why:#?}");
+    assert!(why.iter().all(|line| !line.contains(" each; counted in the phase: ")), "{why:#?}");
 }
 
 #[test]
