@@ -315,7 +315,7 @@ fn the_threshold_is_minvnodes() {
 fn files_with_blocks_in_memory_stay_beyond_minvnodes() {
     let w = mounted(TunableValues {
         minvnodes: Limit::Of(50),
-        maxvnodes: 400,
+        maxvnodes: 900,
         ..TunableValues::default()
     });
     let d = w.dir(&w.root, "d");

@@ -125,7 +125,9 @@ fn a_miss_is_explained_by_what_was_counted() {
     assert_eq!(target.verdict, Verdict::Missed);
     let why = target.why.join("\n");
     assert!(
-        why.contains("none: 24.6 ms each; counted in the phase: processor 2.46 ms, disk busy 19.7 ms"),
+        why.contains(
+            "none: 24.6 ms each; counted in the phase: processor 2.46 ms, disk busy 19.7 ms"
+        ),
         "{why}"
     );
     assert!(why.contains("1.99 synchronous writes"), "{why}");
