@@ -13,10 +13,11 @@
 //!    lock. An entry with an earlier time that comes to the front is put back with the right time.
 //!    So the first entry with the right time is the inode that was unused longest. At most half of
 //!    the entries (and 64 more) are invalid.
-//! 5. While there are more than `minvnodes` inodes, and more than `wantfreevnodes` of them have no
-//!    users, the first inode of the queue is dropped. Inodes with blocks or names in memory are
-//!    kept. Where nothing but such inodes comes to the front, one of them is examined for each new
-//!    inode, so the table may grow by as many inodes as are kept before it drops others. While there are more than `maxvnodes` inodes, they are dropped too, until only
+//! 5. While there are more than `minvnodes` inodes, and more than `wantfreevnodes` of them have
+//!    no users, the first inode of the queue is dropped. Inodes with blocks or names in memory
+//!    are kept. Where nothing but such inodes comes to the front, one of them is examined for
+//!    each new inode, so the table may grow by as many inodes as are kept before it drops
+//!    others. While there are more than `maxvnodes` inodes, they are dropped too, until only
 //!    `wantfreevnodes` inodes have no users.
 //!
 //! Reference: `spec/directories-and-caches.md` §4.3, §5; `spec/on-disk-format.md` §5.2, §18.3.
