@@ -106,20 +106,8 @@ pub(crate) struct Args {
     /// IMAGE is a partition or device that exists; its content is replaced
     #[arg(long)]
     into: bool,
-    /// Owner and group of all files
-    #[arg(long, value_name = "UID:GID", value_parser = bsd::owner)]
-    owner: Option<(u32, u32)>,
     #[command(flatten)]
-    maps: OwnerMaps,
-    /// Take owners, modes, flags and times from a specification as of mtree(8), such as METALOG
-    #[arg(long, value_name = "FILE", visible_alias = "metalog", conflicts_with = "owner")]
-    mtree: Option<PathBuf>,
-    /// Directory with the master.passwd (or passwd) and the group of the names in --mtree
-    #[arg(long, value_name = "DIR", requires = "mtree")]
-    users: Option<PathBuf>,
-    /// Enable POSIX access lists and keep those of the source (UFS2)
-    #[arg(long)]
-    acls: bool,
+    content: ContentArgs,
     /// Replace an existing image
     #[arg(long)]
     force: bool,
@@ -133,26 +121,68 @@ pub(crate) struct Args {
     help: Option<bool>,
 }
 
-/// Other owners for those of the sources: build and disk share these.
+/// What a volume gets from its sources: build and disk share these.
 #[derive(clap::Args)]
-pub(crate) struct OwnerMaps {
+pub(super) struct ContentArgs {
+    /// Owner and group of all files
+    #[arg(long, value_name = "UID:GID", value_parser = bsd::owner)]
+    owner: Option<(u32, u32)>,
     /// Users to replace: lines `OLD NEW[:UID]` as for GNU tar; +UID is a number
     #[arg(long, value_name = "FILE", conflicts_with_all = ["owner", "mtree"])]
     owner_map: Option<PathBuf>,
     /// Groups to replace: lines `OLD NEW[:GID]`; +GID is a number
     #[arg(long, value_name = "FILE", conflicts_with_all = ["owner", "mtree"])]
     group_map: Option<PathBuf>,
+    /// Take owners, modes, flags and times from a specification as of mtree(8), such as METALOG
+    #[arg(long, value_name = "FILE", visible_alias = "metalog", conflicts_with = "owner")]
+    mtree: Option<PathBuf>,
+    /// Directory with the master.passwd (or passwd) and the group of the names in --mtree
+    #[arg(long, value_name = "DIR", requires = "mtree")]
+    users: Option<PathBuf>,
+    /// Enable POSIX access lists and keep those of the source (UFS2)
+    #[arg(long)]
+    acls: bool,
 }
 
-impl OwnerMaps {
-    /// Reads the maps of users and of groups. Names are those of this machine.
-    pub(super) fn read(&self) -> Result<(IdMap, IdMap), Failure> {
+impl ContentArgs {
+    /// A builder with these options, for a volume of `sources`.
+    pub(super) fn builder(&self, sources: &[PathBuf]) -> Result<ImageBuilder, Failure> {
+        // Names are those of this machine.
         let user = |name: &str| uzers::get_user_by_name(name).map(|user| user.uid());
         let group = |name: &str| uzers::get_group_by_name(name).map(|group| group.gid());
-        Ok((
-            read_map(self.owner_map.as_deref(), user)?,
-            read_map(self.group_map.as_deref(), group)?,
-        ))
+        let users = read_map(self.owner_map.as_deref(), user)?;
+        let groups = read_map(self.group_map.as_deref(), group)?;
+        Ok(ImageBuilder::new()
+            .owner(self.owner)
+            .id_maps(users, groups)
+            .acls(self.acls)
+            .mtree(self.read_mtree(sources)?)
+            .source_date_epoch(source_date_epoch()?))
+    }
+
+    /// Whether there is a specification.
+    pub(super) fn has_mtree(&self) -> bool {
+        self.mtree.is_some()
+    }
+
+    /// The specification of `--mtree`, with the names in `--users`, or in those of the `sources`.
+    fn read_mtree(&self, sources: &[PathBuf]) -> Result<Option<MtreeSpec>, Failure> {
+        let Some(path) = &self.mtree else { return Ok(None) };
+        let tree = || sources.iter().find(|source| source.is_dir()).map(|tree| tree.join("etc"));
+        let users = match self.users.clone().or_else(tree) {
+            Some(dir) => UserNames::read(&dir)
+                .map_err(|error| Failure::new(show(dir.as_os_str().as_bytes()), error))?,
+            None => UserNames::default(),
+        };
+        let name = show(path.as_os_str().as_bytes());
+        let text = fs::read(path).map_err(|error| Failure::new(&name, error))?;
+        let spec = MtreeSpec::parse(&text, &users).map_err(|error| {
+            let failure = Failure::new(&name, &error);
+            let hint = "--users DIR names a directory with the master.passwd and group to look it \
+                        up in";
+            if error.is_unknown_name() { failure.hint(hint) } else { failure }
+        })?;
+        Ok(Some(spec))
     }
 }
 
@@ -186,17 +216,13 @@ pub(crate) fn run(args: Args) -> Outcome {
     let size = device.as_ref().filter(|_| args.fill).map(|device| device.len_bytes());
     let size = args.size.or(size);
     let mut tree = open_trees(&args.sources, size)?;
-    let (users, groups) = args.maps.read()?;
-    let builder = ImageBuilder::new()
+    let builder = args
+        .content
+        .builder(&args.sources)?
         .newfs_options(args.how.options())
         .size(size)
         .free(args.free.unwrap_or(0))
-        .owner(args.owner)
-        .id_maps(users, groups)
-        .acls(args.acls)
-        .mtree(read_mtree(args.mtree.as_deref(), args.users.as_deref(), &args.sources)?)
-        .format(ImageFormat::of_name(path))
-        .source_date_epoch(source_date_epoch()?);
+        .format(ImageFormat::of_name(path));
     if device.is_none() {
         let old = check_replaceable(path, args.force)?;
         old.into_iter().for_each(|id| tree.skip(id));
@@ -212,30 +238,6 @@ pub(crate) fn run(args: Args) -> Outcome {
     warn_of_left_out(&built.left_out);
     print_result(&args, &name, &built, started)?;
     Ok(0)
-}
-
-/// The specification of `--mtree`, with the names in `users`, or in those of the `sources`.
-pub(super) fn read_mtree(
-    path: Option<&Path>,
-    users: Option<&Path>,
-    sources: &[PathBuf],
-) -> Result<Option<MtreeSpec>, Failure> {
-    let Some(path) = path else { return Ok(None) };
-    let tree = || sources.iter().find(|source| source.is_dir()).map(|tree| tree.join("etc"));
-    let users = match users.map(Path::to_owned).or_else(tree) {
-        Some(dir) => UserNames::read(&dir)
-            .map_err(|error| Failure::new(show(dir.as_os_str().as_bytes()), error))?,
-        None => UserNames::default(),
-    };
-    let name = show(path.as_os_str().as_bytes());
-    let text = fs::read(path).map_err(|error| Failure::new(&name, error))?;
-    let spec = MtreeSpec::parse(&text, &users).map_err(|error| {
-        let failure = Failure::new(&name, &error);
-        let hint =
-            "--users DIR names a directory with the master.passwd and group to look it up in";
-        if error.is_unknown_name() { failure.hint(hint) } else { failure }
-    })?;
-    Ok(Some(spec))
 }
 
 /// Warns of files that the specification lacks.

@@ -16,8 +16,7 @@ use ffs_admin::newfs::label_problem;
 use serde::Serialize;
 
 use super::build::{
-    OwnerMaps, build_failure, check_replaceable, open_trees, read_mtree, source_date_epoch,
-    warn_of_left_out,
+    ContentArgs, build_failure, check_replaceable, open_trees, source_date_epoch, warn_of_left_out,
 };
 use super::newfs::How;
 use super::{Doc, EXIT};
@@ -120,20 +119,8 @@ struct Create {
     /// Space to leave free in a volume that fits its files
     #[arg(long, value_name = "BYTES", value_parser = bsd::number)]
     free: Option<u64>,
-    /// Owner and group of all files
-    #[arg(long, value_name = "UID:GID", value_parser = bsd::owner)]
-    owner: Option<(u32, u32)>,
     #[command(flatten)]
-    maps: OwnerMaps,
-    /// Take the files of the only volume from a specification as of mtree(8), such as METALOG
-    #[arg(long, value_name = "FILE", visible_alias = "metalog", conflicts_with = "owner")]
-    mtree: Option<PathBuf>,
-    /// Directory with the master.passwd (or passwd) and the group of the names in --mtree
-    #[arg(long, value_name = "DIR", requires = "mtree")]
-    users: Option<PathBuf>,
-    /// Enable POSIX access lists and keep those of the source (UFS2)
-    #[arg(long)]
-    acls: bool,
+    content: ContentArgs,
     /// Replace an existing image
     #[arg(long)]
     force: bool,
@@ -255,7 +242,7 @@ fn described(
     volumes: &[UfsVolume],
     old: Option<FileId>,
 ) -> Result<DiskBuilder, Failure> {
-    if args.mtree.is_some() && volumes.len() != 1 {
+    if args.content.has_mtree() && volumes.len() != 1 {
         return Err(Failure::usage("--mtree is for a disk with one UFS volume"));
     }
     let stdin = volumes.iter().flat_map(|volume| &volume.sources);
@@ -263,7 +250,6 @@ fn described(
         return Err(Failure::usage("- is standard input, which can be read only once"));
     }
     let latest = source_date_epoch()?;
-    let (users, groups) = args.maps.read()?;
     let mut disk = DiskBuilder::new()
         .size(args.size)
         .sector(if args.sector == "4096" { SectorSize::B4096 } else { SectorSize::B512 })
@@ -288,8 +274,7 @@ fn described(
         let last = volumes.last().is_some_and(|last| last.label == *label);
         let given = size.or(args.size.filter(|_| last));
         let tree = open_trees(sources, given)?;
-        let builder = args.builder(label, sources)?.id_maps(users.clone(), groups.clone());
-        let builder = Box::new(builder.source_date_epoch(latest));
+        let builder = Box::new(args.builder(label, sources)?);
         disk = disk.partition(label, NewContent::Ufs { builder, size: *size, tree });
     }
     Ok(disk)
@@ -307,13 +292,8 @@ impl Create {
                 output::warn(format!("the volume in {label} has no label of its own: {why}"));
             }
         }
-        let spec = read_mtree(self.mtree.as_deref(), self.users.as_deref(), sources)?;
-        Ok(ImageBuilder::new()
-            .newfs_options(how)
-            .free(self.free.unwrap_or(0))
-            .owner(self.owner)
-            .acls(self.acls)
-            .mtree(spec))
+        let builder = self.content.builder(sources)?;
+        Ok(builder.newfs_options(how).free(self.free.unwrap_or(0)))
     }
 }
 
