@@ -110,6 +110,15 @@ impl Opened {
         Err(DeviceError::new(&name, Operation::Resize, why))
     }
 
+    /// Partition `number` of the same disk. The result shares the device and the lock of this
+    /// image.
+    ///
+    /// # Errors
+    /// The disk has no such partition, or the table cannot be read.
+    pub fn partition(&self, number: u32, options: &OpenOptions) -> Result<Opened, OpenError> {
+        find(Arc::clone(&self.disk), self.path.clone(), &Pick::Number(number), options)
+    }
+
     /// The range of the file system's device on the disk, bytes.
     #[must_use]
     pub fn range(&self) -> Range<u64> {

@@ -2,8 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io;
-use std::io::ErrorKind::AlreadyExists;
+use std::io::{self, ErrorKind::AlreadyExists};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,7 +52,8 @@ impl PartialImage {
     pub(crate) fn create(path: &Path) -> Result<PartialImage, BuildError> {
         let replaces = fs::symlink_metadata(path).is_ok();
         let file_name = path.file_name().ok_or(BuildError::NoFileName)?;
-        for n in 0.. {
+        let mut n = 0;
+        loop {
             let mut name = OsString::from(".");
             name.push(file_name);
             name.push(format!(".ffs-build.{}", std::process::id()));
@@ -63,11 +63,10 @@ impl PartialImage {
             let path = path.with_file_name(name);
             match FileDevice::create_sparse(&path, 0) {
                 Ok(_) => return Ok(PartialImage { path, replaces }),
-                Err(error) if error.source.kind() == AlreadyExists && n < NAMES => {}
+                Err(error) if error.source.kind() == AlreadyExists && n < NAMES => n += 1,
                 Err(error) => return Err(BuildError::Create(error)),
             }
         }
-        Err(BuildError::NoFileName)
     }
 
     /// The identity of the file, if it can be found.

@@ -16,15 +16,15 @@ use ffs_device::partition::{self, Scheme};
 use gptman::{GPT, GPTHeader, GPTPartitionEntry};
 
 use super::stream::{DeviceStream, Recorder};
-use super::table::{self, Writes};
+use super::table::{self, MBR_TABLE, Writes};
 use super::{DiskError, MAX_PARTITIONS, SectorSize};
 
 /// Partitions end at a multiple of this, bytes.
 const ALIGN_END: u64 = 4096;
-/// The protective entry in the MBR, its type, and the place of its length in sectors.
-const PROTECTIVE: usize = 446;
+/// The type of the protective entry, which is the first of the MBR, and the place of its length in
+/// sectors.
 const PROTECTIVE_TYPE: u8 = 0xee;
-const PROTECTIVE_LEN: usize = PROTECTIVE + 12;
+const PROTECTIVE_LEN: usize = MBR_TABLE + 12;
 
 /// What becomes of the last partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Growth {
         let usable = gpt.header.last_usable_lba;
         if last.ending_lba > usable || last.starting_lba > last.ending_lba {
             return refuse(format!(
-                "partition {number} is in sectors {} to {}, but partitions end before {usable}",
+                "partition {number} is in sectors {} to {}, but the last one may be {usable}",
                 last.starting_lba, last.ending_lba
             ));
         }
@@ -154,8 +154,8 @@ fn table_of(device: &Arc<dyn BlockDevice>) -> Result<Table, DiskError> {
 fn protective(device: &dyn BlockDevice, sectors: u64) -> Result<(u64, Vec<u8>), DiskError> {
     let mut mbr = [0; 512];
     device.read_at(0, &mut mbr).map_err(DiskError::Device)?;
-    let only = mbr.get(PROTECTIVE + 4) == Some(&PROTECTIVE_TYPE)
-        && mbr.get(PROTECTIVE + 16..510).is_some_and(|rest| rest.iter().all(|byte| *byte == 0));
+    let only = mbr.get(MBR_TABLE + 4) == Some(&PROTECTIVE_TYPE)
+        && mbr.get(MBR_TABLE + 16..510).is_some_and(|rest| rest.iter().all(|byte| *byte == 0));
     if !only {
         return refuse("the MBR has partitions beside the GPT (a hybrid MBR)");
     }

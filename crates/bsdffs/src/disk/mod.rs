@@ -378,7 +378,7 @@ impl DiskBuild<'_> {
                 (PartitionType::Swap, self.whole(len))
             }
             NewContent::Ufs { builder, size, tree } => {
-                let built = self.ufs((*builder).clone(), size, tree, start, last)?;
+                let built = self.ufs(*builder, size, tree, start, last)?;
                 let len = built.size;
                 volume = Some(built);
                 (PartitionType::Ufs, len)

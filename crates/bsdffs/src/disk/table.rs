@@ -10,7 +10,7 @@ use super::stream::Recorder;
 use super::{BuiltPartition, DiskError, MAX_PARTITIONS, PartitionType, SectorSize};
 
 /// The place of the table in the MBR, behind the code, bytes.
-const MBR_TABLE: usize = 446;
+pub(super) const MBR_TABLE: usize = 446;
 /// Bytes of an entry.
 pub(super) const ENTRY: u64 = 128;
 

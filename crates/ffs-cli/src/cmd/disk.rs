@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use bsdffs::build::{ImageBuilder, ImageFormat};
-use bsdffs::copy::{CopyReport, FileId};
+use bsdffs::copy::FileId;
 use bsdffs::disk::{BuiltDisk, DiskBuilder, DiskError, MAX_PMBR, NewContent, SectorSize};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ffs_admin::newfs::label_problem;
 use serde::Serialize;
 
@@ -94,8 +95,8 @@ struct Create {
     #[arg(long, value_name = "SIZE", value_parser = bsd::sectors)]
     size: Option<u64>,
     /// Bytes of a sector
-    #[arg(long, value_name = "512|4096", value_parser = ["512", "4096"], default_value = "512")]
-    sector: String,
+    #[arg(long, value_name = "512|4096", value_parser = sectors_of(), default_value = "512")]
+    sector: SectorSize,
     /// Boot code for the first sector, such as FreeBSD's boot/pmbr
     #[arg(long, value_name = "FILE")]
     pmbr: Option<PathBuf>,
@@ -132,6 +133,14 @@ struct Create {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
+}
+
+/// Reads the value of `--sector`.
+fn sectors_of() -> impl TypedValueParser<Value = SectorSize> {
+    PossibleValuesParser::new(["512", "4096"]).map(|bytes| match &*bytes {
+        "4096" => SectorSize::B4096,
+        _ => SectorSize::B512,
+    })
 }
 
 /// A value of `--ufs`.
@@ -252,7 +261,7 @@ fn described(
     let latest = source_date_epoch()?;
     let mut disk = DiskBuilder::new()
         .size(args.size)
-        .sector(if args.sector == "4096" { SectorSize::B4096 } else { SectorSize::B512 })
+        .sector(args.sector)
         .source_date_epoch(latest)
         .format(ImageFormat::of_name(path));
     if let Some(old) = old {
@@ -317,7 +326,7 @@ fn warn_of_boot(args: &Create) {
     if args.pmbr.is_some() != args.gptboot.is_some() {
         output::warn("a BIOS needs both: --pmbr, which loads the partition of --gptboot");
     }
-    if both && args.sector == "4096" {
+    if both && args.sector == SectorSize::B4096 {
         output::warn("FreeBSD's pmbr reads sectors of 512 bytes, not of 4096");
     }
 }
@@ -367,7 +376,7 @@ fn print_result(
         return output::json(&Json {
             image: name.to_owned(),
             size: built.size,
-            sector_size: args.sector.parse().unwrap_or(512),
+            sector_size: args.sector.bytes(),
             partitions: (1..).zip(&built.partitions).map(part).collect(),
         });
     }
@@ -376,7 +385,7 @@ fn print_result(
     for (n, part) in (1..).zip(&built.partitions) {
         let content = part.volume.as_ref().map_or(String::new(), |volume| {
             let free = human(u64::try_from(volume.free).unwrap_or(0));
-            format!("{}, {free} free", CopyReport::summary(&volume.report))
+            format!("{}, {free} free", volume.report.summary())
         });
         rows.push(vec![
             format!("@{n}"),

@@ -137,10 +137,11 @@ function drawGains(chart) {
   const note = {
     here: 'How many times better a result is with all switches than with none. The pieces are the ' +
       'gains of the switches; a dashed piece goes on to the best combination.',
-    published: 'The same from published times, where the combinations were published, without regard ' +
-      'to their significance; elsewhere the ' +
-      'switches that Figure 10 of the paper names, in its order.',
-    ratio: 'The gain here divided by the published gain of the same combination. The band is a factor of 1.3 in both directions.',
+    published: 'The same from published times, where the combinations were published, without ' +
+      'regard to their significance; elsewhere the switches that Figure 10 of the paper names, in ' +
+      'its order.',
+    ratio: 'The gain here divided by the published gain of the same combination. The band is a ' +
+      'factor of 1.3 in both directions.',
   }[view];
   return {
     note: `${note} ${rows.length} of ${all} rows.`,

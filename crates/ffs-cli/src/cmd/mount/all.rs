@@ -7,10 +7,10 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ffs_device::partition::{self, Partition, Scheme};
-use ffs_fuse::{MountError, MountRequest, Options, mount_daemon};
+use ffs_fuse::{MountError, MountRequest, Mounted, Options, mount_daemon};
 use ffs_image::{Format, OpenOptions, Opened};
 
 use super::{FAILED, print_mounted};
@@ -45,9 +45,21 @@ pub(super) fn mount_all(options: &Options, image: &OsStr, dir: &Path) -> Outcome
     for (volume, own) in volumes.iter().zip(names) {
         let mut spec = image.to_owned();
         spec.push(format!("@{}", volume.index));
-        match mount_one(options, &spec, &dir.join(own), shared.as_ref()) {
-            Ok(()) => mounted += 1,
-            Err(error) => output::error(format!("{}: {error}", show(spec.as_bytes()))),
+        let name = show(spec.as_bytes());
+        let dir = dir.join(own);
+        let made = fs::create_dir(&dir).is_ok();
+        match mount_one(options, &spec, &dir, shared.as_ref().map(|disk| (disk, volume))) {
+            Ok(point) => {
+                mounted += 1;
+                print_mounted(&name, &point);
+            }
+            Err(error) => {
+                output::error(format!("{name}: {error}"));
+                if made {
+                    // It is empty still; otherwise it stays.
+                    let _ = fs::remove_dir(&dir);
+                }
+            }
         }
     }
     Ok(match mounted {
@@ -89,39 +101,26 @@ fn names(volumes: &[Partition]) -> Vec<OsString> {
     volumes.iter().map(own).collect()
 }
 
-/// Mounts one volume. The directory is made if it does not exist.
+/// Mounts one volume. `shared` is the open disk and its partition, unless the server opens them.
 fn mount_one(
     options: &Options,
     spec: &OsStr,
-    dir: &PathBuf,
-    shared: Option<&Opened>,
-) -> Result<(), MountError> {
-    let made = fs::create_dir(dir).is_ok();
-    let mount = || {
-        let volume = match shared {
-            Some(disk) => {
-                let how = OpenOptions { write: true, ..OpenOptions::default() };
-                let mut volume = disk.beside(spec, &how)?.unwrap_or_else(|| disk.clone());
-                volume.notes.extend(session::recover(&volume.device));
-                Some(volume)
-            }
-            None => None,
-        };
-        let request = MountRequest {
-            options: options.clone(),
-            open: session::open_to_mount,
-            check: Some(bgfsck::of_mount as _),
-            volume,
-            ..MountRequest::new(spec, dir)
-        };
-        mount_daemon(&request)
+    dir: &Path,
+    shared: Option<(&Opened, &Partition)>,
+) -> Result<Mounted, MountError> {
+    let mut request = MountRequest {
+        options: options.clone(),
+        open: session::open_to_mount,
+        check: Some(bgfsck::of_mount as _),
+        ..MountRequest::new(spec, dir)
     };
-    let mounted = mount();
-    if mounted.is_err() && made {
-        // It is empty still; otherwise it stays.
-        let _ = fs::remove_dir(dir);
+    if let Some((disk, partition)) = shared {
+        let how = OpenOptions { write: true, ..OpenOptions::default() };
+        let mut volume = disk.partition(partition.index, &how)?;
+        volume.notes.extend(session::recover(&volume.device));
+        request.volume = Some(volume);
     }
-    mounted.map(|mounted| print_mounted(&show(spec.as_bytes()), &mounted))
+    mount_daemon(&request)
 }
 
 #[cfg(test)]
