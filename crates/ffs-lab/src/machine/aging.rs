@@ -96,6 +96,8 @@ fn age(preset: &VolumePreset, seed: u64) -> Result<SparseStore, String> {
         bsize: Some(preset.block),
         fsize: Some(preset.fragment),
         density: Some(preset.bytes_per_inode),
+        avgfilesize: preset.avgfilesize,
+        avgfpdir: preset.avgfpdir,
         // In cylinders of the newfs of FreeBSD 4, 2 MB each.
         max_group: Some((preset.group_mb / 2).max(1)),
         no_snap: true,

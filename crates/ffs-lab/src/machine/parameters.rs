@@ -204,6 +204,10 @@ pub(crate) struct VolumePreset {
     pub(crate) group_mb: u32,
     /// Bytes of space for each inode.
     pub(crate) bytes_per_inode: u32,
+    /// The size of a file that dirpref expects, bytes (`newfs -g`).
+    pub(crate) avgfilesize: u32,
+    /// The files in a directory that dirpref expects (`newfs -h`).
+    pub(crate) avgfpdir: u32,
     /// Share of the space in use, percent.
     pub used_percent: u32,
     /// The bytes written during ageing, as a multiple of the capacity.

@@ -156,6 +156,8 @@ impl Preset {
         bounds("syncer_seconds", h.syncer_seconds.into(), 1.0, 60.0)?;
         bounds("used_percent", v.used_percent.into(), 0.0, 85.0)?;
         bounds("turnover", v.turnover, 0.0, 100.0)?;
+        bounds("avgfilesize", v.avgfilesize.into(), 1.0, 2e9)?;
+        bounds("avgfpdir", v.avgfpdir.into(), 1.0, 2e9)?;
         bounds("group_mb", v.group_mb.into(), 2.0, 4096.0)?;
         bounds("size_mb", v.size_mb as f64, 16.0, 1e6)?;
         let sectors = super::geometry::Geometry::new(d).sectors();

@@ -44,19 +44,18 @@ pub(crate) fn hints(model: &Model, names: &[String]) -> Vec<String> {
 
 /// A sentence about an interaction of two options; it depends on the effect of each alone.
 fn pair(model: &Model, term: &Term, names: &[String]) -> Option<String> {
-    let alone: Vec<f64> = term
-        .options
-        .factors()
-        .filter_map(|f| Some(model.term(Combination::only(f))?.value))
-        .collect();
+    let alone: Vec<&Term> =
+        term.options.factors().filter_map(|f| model.term(Combination::only(f))).collect();
     let &[first, second] = alone.as_slice() else { return None };
+    let helps = |term: &Term| term.is_significant && term.value < 0.0;
+    let both_help = helps(first) && helps(second);
+    let (first, second) = (first.value, second.value);
     let together = term.options.name(names, " and ");
     let sum = first + second + term.value;
-    let both_help = first < 0.0 && second < 0.0;
     let relation = match (both_help, term.value > 0.0) {
         (true, true) => "overlap",
         (true, false) => "gain more together than the sum of both alone",
-        // One of them is a loss, or both are.
+        // One of them is a loss, or has no significant effect of its own.
         (false, _) => "do not add up",
     };
     let text =
@@ -75,6 +74,15 @@ mod tests {
         let hints = hints(&model, &table1::names());
         assert_eq!(hints, ["SU and DP overlap: together −52.4 %, not −57.0 %."]);
         assert!(is_satisfactory(&model));
+    }
+
+    #[test]
+    fn an_option_without_an_effect_of_its_own_does_not_overlap() {
+        let mut model = Model::fit(&table1::cells()).unwrap();
+        let vm = model.terms.iter_mut().find(|term| term.options == Combination::only(1)).unwrap();
+        vm.is_significant = false;
+        let hints = hints(&model, &table1::names());
+        assert!(hints[0].starts_with("SU and DP do not add up"), "{hints:?}");
     }
 
     #[test]

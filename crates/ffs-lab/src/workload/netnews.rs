@@ -18,14 +18,23 @@ pub(super) const INFO: WorkloadInfo = WorkloadInfo {
     name: "netnews",
     group: "Netnews",
     about: "a news server: eight days of articles, two days with expiry, removal of the spool",
-    params: &[Parameter::new("size", "1", "share of a full feed: 130,000 articles a day")],
+    params: &[
+        Parameter::new("size", "1", "share of a full feed: 130,000 articles a day"),
+        Parameter::new("directories", "first", "when groups are made: first or needed"),
+    ],
     source: "paper §4; model of the simplified benchmark of Seltzer et al., USENIX 2000",
     computes: false,
-    make: |words| Ok(Box::new(Netnews { size: words.size(1.0)? })),
+    make: |words| {
+        let all_first = words.word("directories", &["first", "needed"])? == "first";
+        Ok(Box::new(Netnews { size: words.size(1.0)?, all_first }))
+    },
 };
 
 struct Netnews {
     size: f64,
+    /// All directories are made before the first article. Otherwise the first article of a group
+    /// makes its directory.
+    all_first: bool,
 }
 
 /// Groups of a full feed. A smaller feed has the share given by the square root of its size.
@@ -99,8 +108,8 @@ impl Workload for Netnews {
         let arrivals = self.a_day(ARRIVALS);
         meter.phase(recorder, target, "build", |t, meter| {
             let spool = t.mkdir(top, SPOOL)?;
-            for group in &server.groups {
-                make(t, spool, group)?;
+            if self.all_first {
+                server.make_all(t, spool)?;
             }
             for _ in 0..arrivals * DAYS.0 {
                 server.arrive(t, spool)?;
@@ -139,6 +148,8 @@ struct Article(Vec<(u32, u32)>);
 struct Server {
     draw: RandomStream,
     groups: Vec<Group>,
+    /// Whether the directory of each group exists.
+    made: Vec<bool>,
     popularity: Zipf,
     /// The last number of each group.
     last: Vec<u32>,
@@ -153,8 +164,8 @@ impl Server {
         let draw = RandomStream::new(seed, "netnews");
         let groups = names(&draw, groups);
         let popularity = Zipf::new(groups.len(), POPULARITY);
-        let last = vec![0; groups.len()];
-        Server { draw, groups, popularity, last, articles: VecDeque::new(), chain: None }
+        let (made, last) = (vec![false; groups.len()], vec![0; groups.len()]);
+        Server { draw, groups, made, popularity, last, articles: VecDeque::new(), chain: None }
     }
 
     /// Draws the groups of an article: one for most, up to five for some.
@@ -181,6 +192,18 @@ impl Server {
         (self.draw.log_normal(MEDIAN, SIGMA) as u64).clamp(1, LARGEST)
     }
 
+    fn make_all(&mut self, t: &mut dyn Target, spool: DirId) -> Result<()> {
+        (0..self.groups.len()).try_for_each(|group| self.make(t, spool, group))
+    }
+
+    /// Makes the directory of a group, unless it exists.
+    fn make(&mut self, t: &mut dyn Target, spool: DirId, group: usize) -> Result<()> {
+        if !std::mem::replace(&mut self.made[group], true) {
+            make(t, spool, &self.groups[group])?;
+        }
+        Ok(())
+    }
+
     /// Opens the directory of a group. It stays open until the next call.
     fn go(&mut self, t: &mut dyn Target, spool: DirId, group: u32) -> Result<DirId> {
         let chain = self.chain.get_or_insert_with(|| OpenPath::new(spool));
@@ -199,6 +222,7 @@ impl Server {
         let groups = self.pick_groups();
         let mut places: Vec<(u32, u32)> = Vec::with_capacity(groups.len());
         for group in groups {
+            self.make(t, spool, group as usize)?;
             self.last[group as usize] += 1;
             let number = self.last[group as usize];
             let name = number.to_string().into_bytes();

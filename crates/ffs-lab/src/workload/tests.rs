@@ -231,6 +231,13 @@ fn netnews_delivers_expires_and_removes() {
     assert_eq!(outcome.phase("news").unwrap().work as u64, 2 * (arrivals + expired));
     assert_eq!(count("mkdir"), count("rmdir"));
     assert_eq!(model.left(), Demand::default());
+    // With directories as they are needed the articles are the same, and no group is empty.
+    let (needed, _) = run("netnews:directories=needed", 0.01, 1);
+    assert_eq!(
+        ["open", "link", "unlink"].map(|op| needed.count(op)),
+        ["open", "link", "unlink"].map(count)
+    );
+    assert!(needed.count("mkdir") <= count("mkdir") && needed.hash != model.hash);
 }
 
 #[test]
