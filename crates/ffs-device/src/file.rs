@@ -13,6 +13,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{check_range, check_writable, total_len};
 use crate::lock::{self, LockError, LockMode, LockWait};
-use crate::{BlockDevice, DeviceError, Durability, FailedFlush, Operation};
+use crate::{BlockDevice, DeviceError, Durability, FailedFlush, HostRange, Operation};
 
 /// Most buffers of one vectored system call (`IOV_MAX` of all common systems).
 const MAX_BUFFERS: usize = 1024;
@@ -218,6 +219,11 @@ impl BlockDevice for FileDevice {
 
     fn is_read_only(&self) -> bool {
         self.read_only
+    }
+
+    fn host_range(&self, offset: u64, length: u64) -> Option<HostRange<'_>> {
+        check_range(&self.name, self.len_bytes(), Operation::Read, offset, length).ok()?;
+        Some(HostRange { file: self.file.as_fd(), offset, length })
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {

@@ -44,6 +44,7 @@ pub mod power;
 pub mod record;
 
 use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 pub use clock::{Clock, ManualClock, Rng, SplitMix64, SystemClock, Timestamp};
@@ -65,6 +66,17 @@ pub enum Durability {
     OnFlush,
 }
 
+/// A range of a file of the host.
+#[derive(Debug, Clone, Copy)]
+pub struct HostRange<'a> {
+    /// The file, open for reading.
+    pub file: BorrowedFd<'a>,
+    /// The first byte of the range in the file.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
 /// A device of fixed size, read and written at byte offsets.
 ///
 /// Offsets and lengths need not be multiples of the sector size. Only writes of whole sectors can
@@ -81,6 +93,13 @@ pub trait BlockDevice: Send + Sync {
 
     /// Whether every write and every discard fails with `EROFS`.
     fn is_read_only(&self) -> bool;
+
+    /// Where `length` bytes from byte `offset` are in a file of the host, so that the system can
+    /// move them without a copy. `None` if they are in no such file, or not as they are, or if the
+    /// range passes the end of the device.
+    fn host_range(&self, _offset: u64, _length: u64) -> Option<HostRange<'_>> {
+        None
+    }
 
     /// Reads from byte `offset` until `buf` is full.
     ///
@@ -209,6 +228,9 @@ macro_rules! forward_block_device {
             }
             fn wait_for_writes(&self, offset: u64, len: u64) {
                 (**self).wait_for_writes(offset, len);
+            }
+            fn host_range(&self, offset: u64, length: u64) -> Option<HostRange<'_>> {
+                (**self).host_range(offset, length)
             }
             fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
                 (**self).read_at(offset, buf)

@@ -115,6 +115,11 @@ impl DirtyList {
         self.bufs.get(&key).map(|d| d.buf.clone())
     }
 
+    /// Whether a dirty buffer has its key in `keys`.
+    pub(super) fn has_any(&self, keys: RangeInclusive<BufKey>) -> bool {
+        self.bufs.range(keys).next().is_some()
+    }
+
     /// All dirty buffers.
     pub(super) fn all(&self) -> Vec<BufRef> {
         self.bufs.values().map(|d| d.buf.clone()).collect()

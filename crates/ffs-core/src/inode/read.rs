@@ -2,7 +2,8 @@
 //!
 //! Blocks in memory are copied. Of the others, a large read gets each extent of whole blocks with
 //! one read from the device into the caller's buffer; a small read brings its block into the buffer
-//! cache.
+//! cache. Where the device is a file of the host, a large read can get the ranges of that file
+//! instead of the content.
 //!
 //! Reference: `spec/on-disk-format.md` §7.7, §11.
 
@@ -10,10 +11,17 @@ use super::InodeView;
 use super::bmap::data_key;
 use crate::counters::{add, bump};
 use crate::error::Result;
+use ffs_device::HostRange;
 use ffs_ondisk::{FragNo, Lbn};
+use smallvec::SmallVec;
 
 /// The length of an extent of whole blocks, in bytes, from which on it is read past the cache.
 const DIRECT_BYTES: u64 = 64 << 10;
+/// Most ranges of the host's file for one read. With more, copying is faster.
+const MAX_RANGES: usize = 8;
+
+/// The content of a read, as ranges of the host's file.
+pub(crate) type HostRanges<'a> = SmallVec<[HostRange<'a>; MAX_RANGES]>;
 
 impl<'a> InodeView<'a> {
     /// Reads from byte `off` and returns the number of bytes. It is less than the length of `buf`
@@ -35,6 +43,47 @@ impl<'a> InodeView<'a> {
             self.touch_accessed();
         }
         Ok(done)
+    }
+
+    /// The ranges of the host's file that have the content from byte `off`: `len` bytes, or those
+    /// to the end of the file. `None` if a part is dirty, is a hole or is not in a file of the
+    /// host, or if the read is small or in many pieces. The ranges have the content until the inode
+    /// is unlocked. Notes the access.
+    ///
+    /// # Errors
+    /// As [`InodeView::read_at`].
+    pub(crate) fn host_ranges(self, off: u64, len: u64) -> Result<Option<HostRanges<'a>>> {
+        let g = self.g();
+        let end = off.saturating_add(len).min(self.data.d.size);
+        if end.saturating_sub(off) < DIRECT_BYTES || self.data.is_snapshot() {
+            return Ok(None);
+        }
+        // The content changes under the exclusive lock only, and is dirty until it is written.
+        let key = |pos| data_key(self.ip.ino, g.lblkno(pos));
+        if self.ump.cache.has_dirty(key(off)..=key(end - 1)) {
+            return Ok(None);
+        }
+        let mut ranges = HostRanges::new();
+        let mut pos = off;
+        while pos < end {
+            let (lbn, skip) = (g.lblkno(pos), u64::from(g.blkoff(pos)));
+            let blocks = (skip + (end - pos)).div_ceil(g.bsize.into());
+            let (Some(at), run) = self.extent(lbn, blocks)? else { return Ok(None) };
+            if ranges.len() == MAX_RANGES {
+                return Ok(None);
+            }
+            let n = (run * u64::from(g.bsize) - skip).min(end - pos);
+            let Some(range) = self.ump.cache.dev.host_range(g.frag_to_byte(at) + skip, n) else {
+                return Ok(None);
+            };
+            ranges.push(range);
+            pos += n;
+        }
+        let c = &self.ump.cache.counters;
+        add(&c.reads, ranges.len() as u64);
+        add(&c.bytes_read, end - off);
+        self.touch_accessed();
+        Ok(Some(ranges))
     }
 
     /// Reads a part of `out`, at least one byte.

@@ -9,6 +9,7 @@ use crate::inode::{Growth, InodeData, LockedInode};
 use crate::mount::Ffs;
 use crate::ordering::InodeChange;
 use crate::types::{Fallocate, SetIdBits, SyncScope, WriteMode};
+use ffs_device::HostRange;
 use ffs_ondisk::FileType;
 
 /// Checks that the inode has content to read or write.
@@ -31,6 +32,26 @@ impl Ffs {
         let data = file.ip.read();
         check_regular(&data)?;
         self.0.view(&file.ip, &data).read_at(offset, buf)
+    }
+
+    /// As [`Ffs::read`], but passes to `send` where the content is in a file of the host: `length`
+    /// bytes from `offset`, or those to the end of the file. The ranges have the content only while
+    /// `send` runs. Returns `None`, without a call, if [`Ffs::read`] has to copy the content: a
+    /// part is dirty or is a hole, the volume is not in a file of the host, or the read is
+    /// small.
+    ///
+    /// # Errors
+    /// As [`Ffs::read`].
+    pub fn read_in_place<R>(
+        &self,
+        file: &Vnode,
+        offset: u64,
+        length: u64,
+        send: impl FnOnce(&[HostRange<'_>]) -> R,
+    ) -> Result<Option<R>> {
+        let data = file.ip.read();
+        check_regular(&data)?;
+        Ok(self.0.view(&file.ip, &data).host_ranges(offset, length)?.map(|ranges| send(&ranges)))
     }
 
     /// Writes at `offset`, or at the end of the file. Returns fewer bytes than given if space ran

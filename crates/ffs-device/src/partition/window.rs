@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Partition;
 use crate::error::{check_range, total_len};
-use crate::{BlockDevice, DeviceError, Durability, Operation};
+use crate::{BlockDevice, DeviceError, Durability, HostRange, Operation};
 
 /// The bytes `start..start + len` of another device.
 #[derive(Debug)]
@@ -53,6 +53,11 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
     }
 
     crate::as_inner!(sector_size -> u32, durability -> Durability, is_read_only -> bool);
+
+    fn host_range(&self, offset: u64, length: u64) -> Option<HostRange<'_>> {
+        let at = self.within(Operation::Read, offset, length).ok()?;
+        self.inner.host_range(at, length)
+    }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let at = self.within(Operation::Read, offset, buf.len() as u64)?;

@@ -57,6 +57,11 @@ impl BufCache {
         self.state.lock().dirty.in_range(keys)
     }
 
+    /// Whether the device lacks the newest content of a block whose key is in `keys`.
+    pub(crate) fn has_dirty(&self, keys: RangeInclusive<BufKey>) -> bool {
+        self.state.lock().dirty.has_any(keys)
+    }
+
     /// Marks `bufs` dirty as if they had changed, so that they are written again even if a write of
     /// them is in flight or has ended since the caller found them dirty.
     pub(crate) fn redirty(&self, bufs: &[BufRef]) {
