@@ -6,6 +6,12 @@ use ffs_ondisk::{Corrupt, Place, Structure};
 /// A result with [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// The errno of a missing attribute. BSD has a number of its own for it.
+#[cfg(target_os = "linux")]
+const NO_ATTR: i32 = libc::ENODATA;
+#[cfg(not(target_os = "linux"))]
+const NO_ATTR: i32 = libc::ENOATTR;
+
 /// Failure of a file-system operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -141,7 +147,7 @@ impl Error {
             Error::Range => libc::ERANGE,
             Error::NameTooLong => libc::ENAMETOOLONG,
             Error::NotEmpty => libc::ENOTEMPTY,
-            Error::NoAttr => libc::ENODATA,
+            Error::NoAttr => NO_ATTR,
             Error::NotSupported(_) => libc::EOPNOTSUPP,
             Error::Stale => libc::ESTALE,
         }

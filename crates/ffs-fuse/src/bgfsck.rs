@@ -1,8 +1,8 @@
 //! The client of the check that a mount's server makes in the background.
 
-use crate::checker::CheckResult;
 use crate::control::{Control, version_mismatch};
 use crate::error::MountError;
+use crate::params::CheckResult;
 use ffs_core::CheckProgress;
 use std::path::Path;
 use std::time::Duration;

@@ -11,6 +11,7 @@
 //! References: `spec/fsck-and-crash.md` §7.
 
 use crate::log::LOG;
+use crate::params::{CheckFn, CheckResult, CheckRun};
 use crate::wire::{Device, Pages, Reply, node_of};
 use ffs_core::{Changed, CheckNeed, CheckProgress, Ffs};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,30 +20,6 @@ use std::thread::JoinHandle;
 
 /// The lowest priority of a process.
 const NICE: i32 = 19;
-
-/// A check in the background, as its function gets it.
-pub struct CheckRun<'a> {
-    /// The mounted volume.
-    pub fs: &'a Ffs,
-    /// Check although nothing is known to be wrong.
-    pub force: bool,
-    /// Set to end the check.
-    pub interrupt: Arc<AtomicBool>,
-    /// To be called with everything that the check changes.
-    pub changed: &'a (dyn Fn(Changed<'_>) + Sync),
-}
-
-/// The result of a check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CheckResult {
-    /// The exit code of `ffs fsck -B`.
-    pub code: u8,
-    /// The result in words, one line.
-    pub text: String,
-}
-
-/// Checks a mounted volume.
-pub type CheckFn = fn(&CheckRun<'_>) -> CheckResult;
 
 /// The check of a mount.
 pub(crate) struct Checker {

@@ -1,14 +1,13 @@
 //! The client of a running mount: switches and counters, read and set from another process.
 
+use crate::channel::{MESSAGE, exchange};
 use crate::error::MountError;
 use crate::mountinfo::{self, Mount};
-use crate::server::{CONTROL, MESSAGE};
 use ffs_core::{GID_OPERATOR, Ino, SnapshotInfo, SnapshotStats};
 use ffs_device::host_words;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Gid, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -299,36 +298,4 @@ fn command_on(file: &OwnedFd, path: &Path, message: &str) -> Result<String, Moun
         Some(rest) => Ok(rest.trim_start().to_owned()),
         None => Err(MountError::Server(answer.trim_start_matches("error ").to_owned())),
     }
-}
-
-/// The control ioctl.
-struct Message<'a>(&'a mut [u8; MESSAGE]);
-
-#[allow(unsafe_code)]
-// SAFETY: by the command number the kernel copies `MESSAGE` bytes in and out, and the pointer is to
-// as many bytes, which are borrowed for the call.
-unsafe impl Ioctl for Message<'_> {
-    type Output = ();
-    const IS_MUTATING: bool = true;
-
-    fn opcode(&self) -> Opcode {
-        CONTROL
-    }
-
-    fn as_ptr(&mut self) -> *mut std::ffi::c_void {
-        self.0.as_mut_ptr().cast()
-    }
-
-    unsafe fn output_from_ptr(
-        _: IoctlOutput,
-        _: *mut std::ffi::c_void,
-    ) -> rustix::io::Result<Self::Output> {
-        Ok(())
-    }
-}
-
-#[allow(unsafe_code)]
-fn exchange(fd: &OwnedFd, text: &mut [u8; MESSAGE]) -> rustix::io::Result<()> {
-    // SAFETY: see `Message`.
-    unsafe { rustix::ioctl::ioctl(fd, Message(text)) }
 }

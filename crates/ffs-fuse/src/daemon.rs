@@ -7,7 +7,8 @@
 
 use crate::error::MountError;
 use crate::log::{self, LOG};
-use crate::serve::{MountRequest, Mounted, mount_foreground};
+use crate::params::{MountRequest, Mounted};
+use crate::serve::mount_foreground;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -48,8 +49,6 @@ fn fork() -> Result<bool, MountError> {
 
 /// The child: mounts, serves, and returns its exit code.
 fn serve(request: &MountRequest, pipe: OwnedFd) -> i32 {
-    // setsid fails only for a process-group leader, which a forked child is not.
-    let _ = rustix::process::setsid();
     let mut pipe = Some(File::from(pipe));
     let outcome = mount_foreground(request, |mounted| {
         leave_terminal();
@@ -71,8 +70,12 @@ fn serve(request: &MountRequest, pipe: OwnedFd) -> i32 {
     }
 }
 
+/// Leaves the terminal and the process group of the caller, after the mount: while automount(8)
+/// mounts a directory, only processes of its own group can look the directory up.
 fn leave_terminal() {
     log::use_syslog();
+    // setsid fails only for a process-group leader, which a forked child is not.
+    let _ = rustix::process::setsid();
     // A failure here only leaves a descriptor or a directory busy.
     let _ = std::env::set_current_dir("/");
     if let Ok(null) = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {

@@ -13,9 +13,10 @@
 use crate::error::MountError;
 use crate::kernel::{self, Force, MountParams};
 use crate::log::LOG;
+use crate::options::Timeouts;
 use crate::wire::device::Received;
 use crate::wire::reply::WireAttr;
-use crate::wire::{Device, Entry, Errno, Features, MAX_IO, ROOT, Reply, Request, Timeouts, op};
+use crate::wire::{Device, Entry, Errno, Features, MAX_IO, ROOT, Reply, Request, op};
 use ffs_device::BlockDevice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -3,20 +3,24 @@
 //! | program name | caller | arguments |
 //! | --- | --- | --- |
 //! | `mount.fuse.ffs` | `mount -t fuse.ffs` | `IMAGE DIR [-sfnv] [-o OPTIONS] [-t TYPE]` |
-//! | `mount.ffs` | `mount -t ffs` | the same |
+//! | `mount.fuseblk.ffs` | `mount -o remount`, if a block device is mounted | the same |
+//! | `mount.ffs`, `mount.ufs` | `mount -t ffs`, `mount -t ufs` | the same |
 //! | `ffs` | libfuse's `mount.fuse`, if there is no `mount.fuse.ffs` | `IMAGE DIR -o OPTIONS` |
 //! | `umount.fuse.ffs`, `umount.ffs`, `umount.fuseblk.ffs` | `umount` | `DIR [-flnrv] [-t TYPE]` |
 //!
-//! Where the last one is installed, `umount` itself waits for the server.
+//! Where the last one is installed, `umount -c` waits for the server. Without `-c`, it takes the
+//! type from statfs(2), which is `fuse`, and calls no helper.
+//!
+//! `ffs NAME`, with the name of a helper as the first argument, is a call by that name: packages
+//! install scripts that make it.
 //!
 //! **References.** mount(8) "External helpers", umount(8), mount.fuse(8).
 
-use crate::checker::CheckFn;
 use crate::daemon::mount_daemon;
 use crate::error::MountError;
 use crate::options::{Options, parse_options};
-use crate::serve::{MountRequest, Opener};
-use crate::umount::{UnmountRequest, remount, unmount_and_wait};
+use crate::params::{CheckFn, MountRequest, Opener, UnmountRequest};
+use crate::umount::{remount, unmount_and_wait};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -62,15 +66,27 @@ fn report(outcome: Result<(), String>) -> i32 {
 fn recognise(arguments: &[OsString]) -> Option<Result<Call, String>> {
     let (program, rest) = arguments.split_first()?;
     let name = Path::new(program).file_name().and_then(OsStr::to_str).unwrap_or("");
-    match name {
-        "mount.fuse.ffs" | "mount.ffs" | "mount.fuseblk.ffs" => Some(parse_mount(rest)),
-        "umount.fuse.ffs" | "umount.ffs" | "umount.fuseblk.ffs" => Some(parse_umount(rest)),
-        _ => {
+    by_name(name, rest)
+        .or_else(|| {
+            let (name, rest) = rest.split_first()?;
+            by_name(name.to_str()?, rest)
+        })
+        .or_else(|| {
             // mount.fuse runs the type's name as a command, always with absolute paths and -o.
             let path = |i: usize| rest.get(i).is_some_and(|a| Path::new(a).is_absolute());
             let called = rest.len() == 4 && path(0) && path(1) && rest[2] == "-o";
             called.then(|| parse_mount(rest))
+        })
+}
+
+/// The call of the helper `name`. `None`: no helper has this name.
+fn by_name(name: &str, rest: &[OsString]) -> Option<Result<Call, String>> {
+    match name {
+        "mount.fuse.ffs" | "mount.fuseblk.ffs" | "mount.ffs" | "mount.ufs" => {
+            Some(parse_mount(rest))
         }
+        "umount.fuse.ffs" | "umount.fuseblk.ffs" | "umount.ffs" => Some(parse_umount(rest)),
+        _ => None,
     }
 }
 
@@ -188,6 +204,13 @@ mod tests {
         assert_eq!(got, Ok(mount(&["ro,noatime"], false)));
         let got = call("mount.ffs /a.img /mnt -sfv -o rw -t fuse.ffs").unwrap();
         assert_eq!(got, Ok(mount(&["rw"], true)));
+        let got = call("/sbin/mount.ufs /a.img /mnt -o ro -n -v -s").unwrap();
+        assert_eq!(got, Ok(mount(&["ro"], false)));
+        let got = call("/usr/bin/ffs mount.ufs /a.img /mnt -o ro -f").unwrap();
+        assert_eq!(got, Ok(mount(&["ro"], true)));
+        let got = call("ffs umount.fuseblk.ffs /mnt").unwrap();
+        let plain = UnmountRequest { mount_point: "/mnt".into(), lazy: false, force: false };
+        assert_eq!(got, Ok(Call::Umount(plain)));
         let got = call("ffs /a.img /mnt -o rw,dev,suid").unwrap();
         assert_eq!(got, Ok(mount(&["rw,dev,suid"], false)));
         let got = call("umount.fuse.ffs /mnt -l -t fuse.ffs").unwrap();
@@ -197,7 +220,13 @@ mod tests {
 
     #[test]
     fn other_command_lines_are_left_alone() {
-        for line in ["ffs", "ffs mount /a.img /mnt", "ffs ls /a.img", "newfs /a.img /mnt"] {
+        for line in [
+            "ffs",
+            "ffs mount /a.img /mnt",
+            "ffs ls /a.img",
+            "newfs /a.img /mnt",
+            "ffs /sbin/mount.ufs /a.img /mnt",
+        ] {
             assert_eq!(call(line), None, "{line}");
         }
         assert!(call("mount.ffs /a.img").unwrap().is_err());

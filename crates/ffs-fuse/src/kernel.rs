@@ -306,12 +306,16 @@ pub(crate) fn remount(mount: &mountinfo::Mount, read_only: bool) -> Result<(), M
         .map_err(|e| MountError::kernel("remount", e))
 }
 
-/// Raises the kernel's read-ahead to the size of one request. The default is an eighth of it.
+/// Bytes that the kernel reads ahead in one request: blocks of every size, and with the header and
+/// the ends of ranges they fit into a pipe of 1 MiB, the largest without `CAP_SYS_RESOURCE`.
+const READ_AHEAD: usize = crate::wire::MAX_IO - (64 << 10);
+
+/// Raises the kernel's read-ahead to the size of one read, which is eight times the default.
 pub(crate) fn widen_readahead(mount_point: &Path) {
     let Ok(Some(mount)) = mountinfo::find(mount_point) else { return };
     let path: PathBuf = ["/sys/class/bdi", &mount.device, "read_ahead_kb"].iter().collect();
     // Only root may change it. Without it, sequential reads are slower.
-    let _ = std::fs::write(path, (crate::wire::MAX_IO >> 10).to_string().as_bytes());
+    let _ = std::fs::write(path, (READ_AHEAD >> 10).to_string().as_bytes());
 }
 
 /// The path as a C string.

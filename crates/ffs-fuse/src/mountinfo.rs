@@ -37,8 +37,12 @@ impl Mount {
     }
 }
 
-/// The topmost mount on `mount_point`.
+/// The topmost mount on `mount_point`. On systems other than Linux, where ffs mounts nothing, there
+/// is none.
 pub(crate) fn find(mount_point: &Path) -> io::Result<Option<Mount>> {
+    if !cfg!(target_os = "linux") {
+        return Ok(None);
+    }
     let table = std::fs::read("/proc/self/mountinfo")?;
     let mut mounts = table.split(|b| *b == b'\n').rev().filter_map(parse);
     Ok(mounts.find(|m| m.mount_point == mount_point))

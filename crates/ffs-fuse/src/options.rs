@@ -7,7 +7,6 @@
 //! **Invariants.** No word is ignored, except those that are meant for mount(8).
 
 use crate::owners::Owners;
-use crate::wire::Timeouts;
 use ffs_core::{Atime, MountOptions, OrderingPolicy, QuotaOption, QuotaOptions, TunableError};
 use std::time::Duration;
 
@@ -36,6 +35,8 @@ pub struct Options {
     pub threads: usize,
     /// Whether requests pass over io_uring.
     pub io_uring: UseIoUring,
+    /// Whether the content of large reads passes by splice(2) instead of a copy.
+    pub splice_read: bool,
     /// How long the kernel may cache names.
     pub entry_timeout: Duration,
     /// How long the kernel may cache that a name does not exist.
@@ -50,6 +51,14 @@ pub struct Options {
     pub remount: bool,
     /// Log each request.
     pub debug: bool,
+}
+
+/// How long the kernel may cache the content of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timeouts {
+    pub(crate) entry: Duration,
+    pub(crate) negative: Duration,
+    pub(crate) attr: Duration,
 }
 
 /// Whether requests pass over io_uring instead of `/dev/fuse`.
@@ -114,6 +123,7 @@ impl Default for Options {
             writeback: false,
             threads: 4,
             io_uring: UseIoUring::Auto,
+            splice_read: true,
             entry_timeout: LONG,
             negative_timeout: LONG,
             attr_timeout: None,
@@ -279,6 +289,11 @@ words! {
         several processors at once: auto (the default) if the kernel offers it, for which root \
         writes Y to /sys/module/fuse/parameters/enable_uring; on: or the mount fails"
         |o, v| read!(o.io_uring, io_uring(v));
+    "splice_read" "" "the content of large reads passes from a raw image to the kernel by \
+        splice(2), without a copy (the default); not with io_uring"
+        |o, _| set!(o.splice_read => true);
+    "no_splice_read" "" "the server copies the content of each read"
+        |o, _| set!(o.splice_read => false);
     "entry_timeout" "seconds" "how long the kernel may cache names"
         |o, v| read!(o.entry_timeout, seconds(v));
     "negative_timeout" "seconds" "how long the kernel may cache that a name does not exist"
@@ -328,13 +343,15 @@ fn async_writes(before: OrderingPolicy) -> OrderingPolicy {
 }
 
 /// Words that fstab has for mount(8) and systemd, followed by the kernel's own, which mount(8)
-/// repeats when it remounts. Words with a value are compared up to `=`.
+/// repeats when it remounts, and by those of Linux's driver for UFS, for lines of fstab that were
+/// written for it. Words with a value are compared up to `=`.
 #[rustfmt::skip]
 const FOR_MOUNT: &[&str] = &[
     "auto", "noauto", "nouser", "users", "nousers", "owner", "group", "nofail", "_netdev", "loop",
     "comment", "uhelper", "helper", "diratime", "nodiratime", "norelatime", "nostrictatime",
     "silent", "loud", "nolazytime",
     "user_id", "group_id", "rootmode", "max_read", "blksize",
+    "ufstype", "onerror",
 ];
 
 fn threads(v: &str) -> Option<usize> {
@@ -415,6 +432,7 @@ mod tests {
         let o = parse_options(&[
             "rw,ro,async,dirpref=old,cache=128m,noatime",
             "threads=3,attr_timeout=0.5,nodev,writeback,x-systemd.automount,_netdev,comment=a",
+            "ufstype=ufs2,onerror=lock,uhelper=udisks2",
         ])
         .unwrap();
         assert!(o.core.read_only && o.writeback);

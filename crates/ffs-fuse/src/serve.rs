@@ -1,10 +1,9 @@
 //! A mount from the request to its end: opens the volume, mounts it, serves it, closes it.
 
-use crate::checker::CheckFn;
 use crate::error::{MountError, NoIoUring};
 use crate::kernel::{self, MountParams};
-use crate::options::{Options, UseIoUring};
-use crate::recorder::CallRecorder;
+use crate::options::UseIoUring;
+use crate::params::{MountRequest, Mounted};
 use crate::server::{Server, ServerOptions};
 use crate::session::{Rings, Session};
 use crate::signals::Caught;
@@ -12,8 +11,7 @@ use crate::syncer::Syncer;
 use crate::wire::{Device, Features};
 use ffs_core::{CheckNeed, Env, Ffs};
 use ffs_device::lock::LockWait;
-use ffs_image::{OpenOptions, Opened};
-use std::ffi::{OsStr, OsString};
+use ffs_image::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,57 +19,6 @@ use std::time::Duration;
 /// How long to wait for the lock of the image: `umount` of an ordinary FUSE mount returns before
 /// the server has released it.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
-
-/// Opens the image of a mount. The result may be a volume inside the image, such as a snapshot.
-pub type Opener = fn(&OsStr, &OpenOptions) -> Result<Opened, MountError>;
-
-/// The parameters of a mount.
-#[derive(Clone, Debug)]
-pub struct MountRequest {
-    /// The image: `IMAGE` or `IMAGE@N`, or another name that `open` understands.
-    pub image: OsString,
-    /// The directory.
-    pub mount_point: PathBuf,
-    /// The mount options.
-    pub options: Options,
-    /// Opens the image.
-    pub open: Opener,
-    /// The volume, if it is open already: several mounts of one image share its lock.
-    pub volume: Option<Opened>,
-    /// Checks a volume in the background that was not unmounted cleanly.
-    pub check: Option<CheckFn>,
-    /// Set-id bits and devices have effect unless the options forbid it: the default of mount(8).
-    pub like_mount: bool,
-    /// Receives each request that was served.
-    pub recorder: Option<Arc<dyn CallRecorder>>,
-}
-
-impl MountRequest {
-    /// A request to mount `image` on `mount_point` with default options.
-    pub fn new(image: impl Into<OsString>, mount_point: impl Into<PathBuf>) -> MountRequest {
-        MountRequest {
-            image: image.into(),
-            mount_point: mount_point.into(),
-            options: Options::default(),
-            open: |image, how| Ok(ffs_image::open(image, how)?),
-            volume: None,
-            check: None,
-            like_mount: false,
-            recorder: None,
-        }
-    }
-}
-
-/// An established mount.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mounted {
-    /// The real path of the directory.
-    pub mount_point: PathBuf,
-    /// Whether it is read-only.
-    pub read_only: bool,
-    /// Remarks for the user: why the mount is read-only, anomalies of the partition table.
-    pub notes: Vec<String>,
-}
 
 /// Mounts, and serves until the file system is unmounted or a signal arrives. Calls `ready` when it
 /// is mounted.
@@ -169,6 +116,7 @@ fn server_options(request: &MountRequest) -> ServerOptions {
         timeouts: o.timeouts(),
         default_permissions: o.kernel_checks(),
         writeback: o.writeback,
+        splice_read: o.splice_read,
         atime: o.core.atime,
         owner: rustix::process::geteuid().as_raw(),
         fakeroot: o.fakeroot,

@@ -8,21 +8,11 @@
 use crate::control::{command, find_mount};
 use crate::error::MountError;
 use crate::kernel::{self, Force};
+use crate::params::UnmountRequest;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::path::{Path, PathBuf};
-
-/// The parameters of an unmount.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UnmountRequest {
-    /// The directory.
-    pub mount_point: PathBuf,
-    /// Detach the mount now. Its current users may continue, and the call waits for them.
-    pub lazy: bool,
-    /// Unmount even if the server does not answer, and do not wait.
-    pub force: bool,
-}
+use std::path::Path;
 
 /// Unmounts, and waits until the server has written everything and closed the image.
 ///

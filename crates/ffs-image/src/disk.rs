@@ -11,7 +11,11 @@ use crate::error::OpenError;
 use crate::image::{DiskImage, Refused};
 use crate::magic::{self, Format};
 use crate::options::OpenOptions;
-use crate::{blocks, compressed, nbd, qcow2, qemu, spec};
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+use crate::qcow2;
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+use crate::qcow2_by_qemu as qcow2;
+use crate::{blocks, compressed, nbd, qemu, spec};
 
 /// Opens and locks the disk that `path` names: a file, a block device, or the URI of an NBD export.
 pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn DiskImage>, OpenError> {

@@ -8,7 +8,7 @@
 //! | --- | --- | --- | --- |
 //! | raw file, block device | yes | yes | `ffs_device::FileDevice` |
 //! | NBD export | yes | yes | [`nbd`] |
-//! | qcow2, with backing files | yes | yes | `qcow2`, the crate imago |
+//! | qcow2, with backing files | yes | yes | `qcow2`, the crate imago; on BSD by `qemu` |
 //! | VHD (fixed, dynamic), VDI | yes | yes | `blocks` |
 //! | VMDK in one sparse file | yes | by `qemu` | `blocks` |
 //! | other variants of these, VHDX | yes | yes | `qemu`: a `qemu-nbd` process |
@@ -30,7 +30,10 @@ mod magic;
 pub mod nbd;
 mod open;
 mod options;
+#[cfg(any(target_os = "linux", target_os = "macos"))]
 mod qcow2;
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+mod qcow2_by_qemu;
 mod qemu;
 mod spec;
 
@@ -40,5 +43,8 @@ pub use image::DiskImage;
 pub use magic::{Format, recognise};
 pub use open::{Opened, open, open_image};
 pub use options::OpenOptions;
+#[cfg(any(target_os = "linux", target_os = "macos"))]
 pub use qcow2::write_qcow2;
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+pub use qcow2_by_qemu::write_qcow2;
 pub use spec::{is_uri, split_uri};

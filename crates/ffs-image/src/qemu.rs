@@ -17,7 +17,6 @@ use std::sync::Arc;
 use ffs_device::{BlockDevice, DeviceError, Durability, FileDevice};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::image::{DiskImage, Refused};
 use crate::magic::Format;
@@ -116,9 +115,17 @@ fn first_line(shell: &mut Child) -> Option<String> {
 }
 
 /// A descriptor of the process with this number.
+#[cfg(target_os = "linux")]
 fn descriptor_of(pid: &str) -> Option<OwnedFd> {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
     let pid = Pid::from_raw(pid.trim().parse().ok()?)?;
     pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// Without descriptors of processes the end of the pipe ends the server.
+#[cfg(not(target_os = "linux"))]
+fn descriptor_of(_: &str) -> Option<OwnedFd> {
+    None
 }
 
 impl Drop for Process {

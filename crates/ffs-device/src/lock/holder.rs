@@ -82,7 +82,7 @@ impl Image {
     }
 
     fn at(dev: u64, ino: u64, link: Option<PathBuf>) -> Image {
-        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+        let (major, minor) = super::device_number(dev);
         Image { place: format!("{major:02x}:{minor:02x}:{ino}"), inode: format!(":{ino}"), link }
     }
 }

@@ -36,9 +36,8 @@ pub(super) fn mount_of(file: &File) -> Option<KernelMount> {
     let mountinfo = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let sys = Path::new("/sys");
     let roots = if metadata.file_type().is_block_device() {
-        let number = metadata.rdev();
-        let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-        vec![sys.join("dev/block").join(number)]
+        let (major, minor) = super::device_number(metadata.rdev());
+        vec![sys.join("dev/block").join(format!("{major}:{minor}"))]
     } else {
         loops_over(&sys.join("block"), &mountinfo, (metadata.dev(), metadata.ino()))
     };
@@ -72,7 +71,8 @@ const REMOTE: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "
 
 /// Whether the attributes of `path` can be read without a server, or it is on the device `dev`.
 fn is_local(mountinfo: &str, path: &Path, dev: u64) -> bool {
-    let own = format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
+    let (major, minor) = super::device_number(dev);
+    let own = format!("{major}:{minor}");
     let mounts = mountinfo.lines().filter_map(|line| {
         let (mount, superblock) = line.split_once(" - ")?;
         let mount: Vec<&str> = mount.split(' ').collect();

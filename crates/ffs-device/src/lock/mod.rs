@@ -188,6 +188,13 @@ pub fn open_exclusive(file: &File, path: &Path) -> Result<Option<File>, LockErro
     }
 }
 
+/// Major and minor number of a device, from the number that attributes of files have.
+#[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+fn device_number(dev: u64) -> (u32, u32) {
+    let dev = dev as rustix::fs::Dev;
+    (rustix::fs::major(dev), rustix::fs::minor(dev))
+}
+
 fn is_block_device(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
 }

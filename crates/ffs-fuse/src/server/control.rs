@@ -24,15 +24,11 @@
 //! and for `list` also `rw`, `counter` or `gauge`, the accepted values, and the meaning.
 
 use super::Server;
+use crate::channel::MESSAGE;
 use crate::checker::Checker;
 use crate::wire::{Errno, Reply, Request};
 use ffs_core::{Cred, FileFlags, Nature, SnapshotInfo, Sysctl, TunableError};
 use std::sync::Arc;
-
-/// Bytes of a message.
-pub(crate) const MESSAGE: usize = 8192;
-/// `_IOWR(0xf5, 1, char[8192])`.
-pub(crate) const COMMAND: u32 = 0xe000_f501;
 
 impl Server {
     pub(super) fn control(

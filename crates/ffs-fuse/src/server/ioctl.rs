@@ -8,7 +8,8 @@
 //!
 //! The kernel requires `CAP_LINUX_IMMUTABLE` to change the first two.
 
-use super::{CONTROL, Server, skip_handle};
+use super::{Server, skip_handle};
+use crate::channel::CONTROL;
 use crate::wire::{Args, Errno, IOCTL_UNRESTRICTED, Reply, Request};
 use ffs_core::{FileFlags, SetAttr, Vnode};
 

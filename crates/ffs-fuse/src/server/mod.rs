@@ -28,15 +28,15 @@ mod setattr;
 mod xattr;
 
 use crate::checker::Checker;
+use crate::options::Timeouts;
 use crate::owners::{Ids, NO_ID, Owners, VolumeId};
-use crate::wire::{Args, Entry, Errno, Features, HandedOut, Reply, Request, Timeouts, op};
+use crate::wire::{Args, Entry, Errno, Features, HandedOut, Reply, Request, op};
 use ffs_core::{Atime, Checks, Cred, Ffs, Vnode};
 use nodes::Nodes;
 use requests::RequestCounts;
 use std::sync::{Arc, OnceLock};
 
 pub(crate) use attr::inode_number;
-pub(crate) use control::{COMMAND as CONTROL, MESSAGE};
 
 /// The mount options that the server needs.
 #[derive(Clone, Debug)]
@@ -47,6 +47,8 @@ pub(crate) struct ServerOptions {
     pub(crate) default_permissions: bool,
     /// The kernel caches writes, and times and sizes with them.
     pub(crate) writeback: bool,
+    /// splice(2) sends the content of large reads.
+    pub(crate) splice_read: bool,
     /// Which reads set access times.
     pub(crate) atime: Atime,
     /// The user who started the server, who may control it besides root.
@@ -105,6 +107,11 @@ impl Server {
     /// The mounted volume.
     pub(crate) fn fs(&self) -> &Ffs {
         &self.fs
+    }
+
+    /// Whether large reads may be sent by splice(2). A ring has no way for that.
+    pub(crate) fn splices(&self) -> bool {
+        self.options.splice_read && !self.io_uring
     }
 
     /// Sets what checks the volume in the background.

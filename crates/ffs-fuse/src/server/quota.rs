@@ -18,7 +18,8 @@
 //! *Owner* as in `control`. Other users may get their own record and that of their group.
 
 use super::Server;
-use super::control::{MESSAGE, done};
+use super::control::done;
+use crate::channel::MESSAGE;
 use crate::owners::VolumeId;
 use crate::wire::{Errno, Request};
 use ffs_core::{Dqblk, Grace, QuotaOption, QuotaOptions, QuotaType};

@@ -19,11 +19,12 @@ mod predictor;
 mod rings;
 mod workers;
 
-use crate::checker::{CheckFn, Checker};
+use crate::checker::Checker;
 use crate::error::MountError;
 use crate::kernel::{self, Force};
 use crate::log::LOG;
 use crate::notifier::Notifier;
+use crate::params::CheckFn;
 use crate::recorder::{CallRecorder, ServedCall};
 use crate::server::Server;
 use crate::trace::RequestTrace;
@@ -47,6 +48,8 @@ pub(crate) struct Session {
     server: Server,
     checker: Arc<Checker>,
     recorder: Option<Arc<dyn CallRecorder>>,
+    /// Whether splice(2) sends the content of large reads.
+    splices: bool,
     mount_point: PathBuf,
     receiver: workers::Receiver,
     /// Held while FORGETs are read beside the rings: the buffers for that.
@@ -92,12 +95,14 @@ impl Session {
         let state = State { workers: 0, stopping: false, grace_over: false, failure: None };
         let checker = Arc::new(Checker::new(server.fs().clone(), check, Arc::clone(&device)));
         server.set_checker(Arc::clone(&checker));
+        let splices = server.splices();
         Ok(Arc::new(Session {
             notifier: Notifier::start(Arc::clone(&device))?,
             checker,
             device,
             server,
             recorder,
+            splices,
             mount_point,
             receiver: workers::Receiver::default(),
             forgets: Mutex::default(),

@@ -9,7 +9,9 @@
 
 use super::{Served, Session};
 use crate::wire::device::Received;
+use crate::wire::splice::{SplicePipe, SpliceSender};
 use crate::wire::{Device, Reply, Request, op};
+use rustix::fd::AsFd;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,11 +56,13 @@ pub(super) enum ReceiveRight {
 pub(super) struct WorkBuffers {
     pub(super) request: Vec<u8>,
     reply: Vec<u8>,
+    pipe: SplicePipe,
 }
 
 impl WorkBuffers {
     pub(super) fn new() -> WorkBuffers {
-        WorkBuffers { request: Device::buffer(), reply: Reply::buffer() }
+        let (request, reply) = (Device::buffer(), Reply::buffer());
+        WorkBuffers { request, reply, pipe: SplicePipe::Closed }
     }
 }
 
@@ -111,17 +115,21 @@ impl Session {
         n: usize,
         right: ReceiveRight,
     ) -> io::Result<u32> {
-        let WorkBuffers { request, reply } = buffers;
+        let WorkBuffers { request, reply, pipe } = buffers;
         let Some(request) = Request::parse(&request[..n]) else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "short FUSE request"));
         };
-        let mut reply = Reply::new(reply);
+        let splice =
+            self.splices.then(|| SpliceSender::new(self.device.as_fd(), pipe, request.unique));
+        let mut reply = Reply::new(reply).with_splice(splice);
         let served = self.serve(&request, &mut reply, || match right {
             ReceiveRight::Draining => Ok(false),
             right => self.drain_pending(right).map(|()| true),
         })?;
         if served.expects_reply {
-            self.send(served, &reply);
+            if !reply.was_sent() {
+                self.send(served, &reply);
+            }
             self.server.release_forgotten();
         }
         Ok(request.opcode)

@@ -17,10 +17,11 @@ mod errno;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod ring;
+pub(crate) mod splice;
 
 pub(crate) use device::{Device, Features};
 pub(crate) use errno::Errno;
-pub(crate) use reply::{Entry, HandedOut, Pages, Reply, Timeouts};
+pub(crate) use reply::{Entry, HandedOut, Pages, Reply};
 pub(crate) use request::{Args, Request};
 
 /// The kernel's number of the root node. The file system's inode number differs.
@@ -33,6 +34,9 @@ pub(crate) fn node_of(ino: Ino) -> u64 {
 
 /// The most bytes one read or write carries.
 pub(crate) const MAX_IO: usize = 1 << 20;
+
+/// Bytes of `fuse_out_header`, with which each reply begins.
+const HEADER: usize = 16;
 
 /// Operation codes.
 pub(crate) mod op {

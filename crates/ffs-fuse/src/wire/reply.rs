@@ -1,20 +1,12 @@
 //! A reply under construction.
 
-use super::{Errno, MAX_IO};
+use super::splice::{self, SpliceSender};
+use super::{Errno, HEADER, MAX_IO};
+use crate::options::Timeouts;
 use std::time::Duration;
 
-/// Bytes of `fuse_out_header`.
-pub(super) const HEADER: usize = 16;
 /// Bytes of content of the largest reply: a full read, or a listing and one more entry.
 pub(super) const CONTENT: usize = MAX_IO + 4096;
-
-/// How long the kernel may cache the content of a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Timeouts {
-    pub(crate) entry: Duration,
-    pub(crate) negative: Duration,
-    pub(crate) attr: Duration,
-}
 
 /// Attributes in Linux's format.
 #[derive(Clone, Copy, Default)]
@@ -51,6 +43,10 @@ pub(crate) struct Reply<'b> {
     pub(crate) stale: Option<u64>,
     /// Content of which the kernel's page cache may have an older version.
     pub(crate) stale_pages: Option<Pages>,
+    /// Sends a large content without a copy, if the way of requests has that.
+    splice: Option<SpliceSender<'b>>,
+    /// Bytes of content that were sent already, by splice(2).
+    sent: Option<usize>,
 }
 
 /// A range of a file's content.
@@ -85,7 +81,35 @@ impl<'b> Reply<'b> {
 
     /// An empty reply in `buf`, which is as long as [`Reply::buffer`].
     pub(crate) fn new(buf: &'b mut [u8]) -> Reply<'b> {
-        Reply { buf, len: HEADER, handed_out: HandedOut::Nothing, stale: None, stale_pages: None }
+        Reply {
+            buf,
+            len: HEADER,
+            handed_out: HandedOut::Nothing,
+            stale: None,
+            stale_pages: None,
+            splice: None,
+            sent: None,
+        }
+    }
+
+    /// The reply, which `splice` may send.
+    pub(crate) fn with_splice(self, splice: Option<SpliceSender<'b>>) -> Reply<'b> {
+        Reply { splice, ..self }
+    }
+
+    /// What can send a content of up to `size` bytes without a copy.
+    pub(crate) fn splice(&mut self, size: usize) -> Option<&mut SpliceSender<'b>> {
+        self.splice.as_mut().filter(|_| size >= splice::LEAST)
+    }
+
+    /// Notes that [`Reply::splice`] has sent `n` bytes of content.
+    pub(crate) fn set_sent(&mut self, n: usize) {
+        self.sent = Some(n);
+    }
+
+    /// Whether the reply was sent already.
+    pub(crate) fn was_sent(&self) -> bool {
+        self.sent.is_some()
     }
 
     /// Begins a new reply.
@@ -94,6 +118,7 @@ impl<'b> Reply<'b> {
         self.handed_out = HandedOut::Nothing;
         self.stale = None;
         self.stale_pages = None;
+        self.sent = None;
     }
 
     /// The notification that removes the attributes of `node` from the kernel's cache. Sending it
@@ -129,7 +154,7 @@ impl<'b> Reply<'b> {
 
     /// Bytes of content so far.
     pub(crate) fn len(&self) -> usize {
-        self.len - HEADER
+        self.sent.unwrap_or(self.len - HEADER)
     }
 
     /// Truncates the content to `n` bytes.

@@ -13,8 +13,8 @@
 //! **References.** `include/uapi/linux/fuse.h` and `fs/fuse/dev_uring.c` of Linux 6.18;
 //! io_uring_setup(2), io_uring_enter(2).
 
-use super::reply::{CONTENT, HEADER};
-use super::{Device, Request, request};
+use super::reply::CONTENT;
+use super::{Device, HEADER, Request, request};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};

@@ -1,15 +1,19 @@
 //! Contents: reading, writing, holes, mappings, direct I/O, the write-back cache, times.
 
-use crate::harness::{Image, errno, pattern};
+use crate::harness::{Image, Mnt, errno, pattern};
 use crate::{Test, sys};
+use ffs_fuse::Control;
 use ffs_ondisk::{Endian, Format};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 pub(crate) const TESTS: &[Test] = &[
     ("big_files_read_back", big_files_read_back),
+    ("large_reads_need_no_copy", large_reads_need_no_copy),
+    ("a_read_in_place_has_no_block_of_another_file", a_read_in_place_has_no_other_block),
     ("mappings_and_direct_io_agree", mappings_and_direct_io_agree),
     ("holes_are_found_and_made", holes_are_found_and_made),
     ("data_kept_back_is_no_hole", data_kept_back_is_no_hole),
@@ -36,6 +40,84 @@ fn big_files_read_back() {
     let m = image.mount("ro");
     let back = fs::read(m.path("f")).unwrap();
     assert!(back.len() == data.len() && &back[5_000_000..5_000_005] == b"patch");
+    m.end();
+}
+
+fn spliced(m: &Mnt<'_>) -> u64 {
+    value(m, "vfs.fusefs.reads_spliced").parse().unwrap()
+}
+
+fn value(m: &Mnt<'_>, name: &str) -> String {
+    let values = Control::open(&m.path("")).unwrap().values().unwrap();
+    values.into_iter().find(|(found, _)| found == name).unwrap().1
+}
+
+fn large_reads_need_no_copy() {
+    let image = Image::new();
+    let data = pattern(3, 9_000_001);
+    for options in ["async", "no_splice_read"] {
+        let m = image.mount(options);
+        fs::write(m.path("f"), &data).unwrap();
+        let has_splice = value(&m, "vfs.ffs.transport") == "dev" && options == "async";
+        // The first read may find dirty blocks, the second does not.
+        for _ in 0..2 {
+            sys::drop_caches();
+            assert!(fs::read(m.path("f")).unwrap() == data);
+            rustix::fs::sync();
+        }
+        assert_eq!(spliced(&m) > 0, has_splice, "{options}");
+        let f = File::open(m.path("f")).unwrap();
+        let mut part = vec![0; 1_000_000];
+        f.read_exact_at(&mut part, 7_777_777).unwrap();
+        assert!(part == data[7_777_777..8_777_777]);
+        assert_eq!(f.read_at(&mut part, 8_900_000).unwrap(), 100_001);
+        drop(f);
+        m.end();
+    }
+}
+
+/// Each of two files is truncated and written again, so that it gets blocks that the other had.
+/// Readers past the kernel's cache see blocks of their file alone.
+fn a_read_in_place_has_no_other_block() {
+    const LEN: usize = 4 << 20;
+    // The files do not fit twice.
+    let image = Image::of_bytes(12 << 20);
+    let m = image.mount("async,threads=4");
+    let direct = |name: &str| {
+        let mut options = File::options();
+        options.read(true).custom_flags(libc::O_DIRECT).open(m.path(name)).unwrap()
+    };
+    let files = ["a", "b"].map(|name| m.create(name));
+    let done = AtomicBool::new(false);
+    thread::scope(|s| {
+        for (file, tag) in files.iter().zip([1u8, 2]) {
+            let done = &done;
+            s.spawn(move || {
+                for _ in 0..40 {
+                    file.set_len(0).unwrap();
+                    // The other file may have its blocks for a moment longer.
+                    if file.write_all_at(&vec![tag; LEN], 0).is_ok() {
+                        file.sync_all().unwrap();
+                    }
+                }
+                done.store(true, Ordering::Relaxed);
+            });
+        }
+        for (name, tag) in [("a", 1u8), ("b", 2)] {
+            let (file, done) = (direct(name), &done);
+            s.spawn(move || {
+                let mut part = Box::new(AlignedPart([0; PART]));
+                for at in (0..LEN as u64).step_by(PART).cycle() {
+                    if done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let n = file.read_at(&mut part.0, at).unwrap();
+                    assert!(part.0[..n].iter().all(|b| *b == tag), "file {name} at {at}");
+                }
+            });
+        }
+    });
+    drop(files);
     m.end();
 }
 
@@ -68,6 +150,11 @@ fn mappings_and_direct_io_agree() {
 
 #[repr(align(4096))]
 struct Aligned([u8; 8192]);
+
+const PART: usize = 512 << 10;
+
+#[repr(align(4096))]
+struct AlignedPart([u8; PART]);
 
 fn holes_are_found_and_made() {
     const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ffs_device::error::{check_range, check_writable};
 use ffs_device::{BlockDevice, DeviceError, Durability, FailedFlush, Operation, host_words};
-use rustix::net::sockopt;
+use rustix::net::{SendFlags, sockopt};
 
 use super::handshake::{self, Export, Failed};
 use super::uri::{self, Place};
@@ -269,11 +269,17 @@ impl Connection {
     }
 }
 
-/// Sends all of `data`. A closed connection is an error, and no SIGPIPE.
+/// A closed connection is an error, and no SIGPIPE. Apple's systems have no such flag; there
+/// programs in Rust ignore the signal unless they change that.
+#[cfg(not(target_vendor = "apple"))]
+const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL;
+#[cfg(target_vendor = "apple")]
+const SEND_FLAGS: SendFlags = SendFlags::empty();
+
+/// Sends all of `data`.
 fn send_all(stream: &Stream, mut data: &[u8]) -> io::Result<()> {
-    use rustix::net::{SendFlags, send};
     while !data.is_empty() {
-        match send(stream, data, SendFlags::NOSIGNAL) {
+        match rustix::net::send(stream, data, SEND_FLAGS) {
             Ok(sent) => data = &data[sent..],
             Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
