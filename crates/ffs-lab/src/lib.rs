@@ -82,6 +82,7 @@ pub mod report;
 pub mod serve;
 mod shuffle;
 mod statistics;
+#[cfg(target_os = "linux")]
 pub mod stress;
 pub mod study;
 pub mod sweep;

@@ -10,9 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Mode, OFlags, RawDir};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::host;
 use super::mounted;
 use super::slots::Slots;
 use super::volume::{CONTENT, PIECE};
@@ -22,8 +23,6 @@ use crate::timer::Timer;
 
 /// The file by which Linux drops unused names and inodes.
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
-/// Bytes of a directory that are read at once, as in C libraries.
-const LIST_BUFFER: usize = 32 << 10;
 /// Most names tried for the subdirectory.
 const TRIES: u32 = 1000;
 /// Permissions of a new file.
@@ -60,22 +59,6 @@ fn open_dir(at: &OwnedFd, name: &[u8]) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(at, name, flags, Mode::empty())
 }
 
-/// The name of a file system, by its number.
-fn fs_name(magic: u64) -> &'static str {
-    match magic {
-        0xef53 => "ext4",
-        0x5846_5342 => "xfs",
-        0x9123_683e => "btrfs",
-        0x0102_1994 => "tmpfs",
-        0x6573_5546 => "fuse",
-        0x794c_7630 => "overlay",
-        0x0001_1954 => "ufs",
-        0xf2f5_2010 => "f2fs",
-        0x2fc1_2fc1 => "zfs",
-        _ => "unknown",
-    }
-}
-
 impl DirTarget {
     /// Opens the directory without writing to it.
     ///
@@ -85,8 +68,7 @@ impl DirTarget {
         let refuse = |error: Errno| LabError::unusable(label, error);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = rustix::fs::open(path, flags, Mode::empty()).map_err(refuse)?;
-        let found = rustix::fs::fstatfs(&base).map_err(refuse)?;
-        let fs = fs_name(found.f_type as u64);
+        let fs = host::fs_name(&base).map_err(refuse)?;
         Ok(DirTarget {
             label: label.to_owned(),
             timer,
@@ -182,21 +164,16 @@ impl DirTarget {
 fn names(dir: &OwnedFd, each: &mut dyn FnMut(&CStr, Kind)) -> rustix::io::Result<()> {
     // A separate open directory: readers do not share its position.
     let dir = open_dir(dir, b".")?;
-    let mut buffer = Vec::with_capacity(LIST_BUFFER);
-    let mut raw = RawDir::new(dir, buffer.spare_capacity_mut());
-    while let Some(entry) = raw.next() {
-        let entry = entry?;
-        let name = entry.file_name();
+    host::entries(dir, &mut |name, kind| {
         if name != c"." && name != c".." {
-            let kind = match entry.file_type() {
+            let kind = match kind {
                 rustix::fs::FileType::RegularFile => Kind::File,
                 rustix::fs::FileType::Directory => Kind::Directory,
                 _ => Kind::Other,
             };
             each(name, kind);
         }
-    }
-    Ok(())
+    })
 }
 
 /// Removes everything below `dir`. Removals may change the order of a listing, so it lists again
@@ -421,7 +398,7 @@ impl Target for DirTarget {
     }
 
     fn sync(&mut self) -> Result<()> {
-        rustix::fs::syncfs(&self.base).map_err(|error| self.failed("sync", b"", error))
+        host::sync(&self.base).map_err(|error| self.failed("sync", b"", error))
     }
 
     fn forget(&mut self) -> Result<Forgotten> {

@@ -8,6 +8,7 @@
 mod core;
 mod core_spec;
 mod dir;
+mod host;
 #[cfg(test)]
 pub(crate) mod model;
 mod mounted;
