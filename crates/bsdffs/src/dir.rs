@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use ffs_core::{Error, Ffs, FileType, Ino, Vnode};
+use ffs_core::{Access, Error, Ffs, FileType, Ino, Vnode};
 
 use crate::metadata::Metadata;
 use crate::namei::{self, Last};
@@ -92,6 +92,8 @@ impl ReadDir {
         if volume.fs().getattr(&dir).kind != FileType::Directory {
             return Err(Error::NotDirectory.into());
         }
+        // The core checks no permission to list: it has no credential of the caller there.
+        volume.fs().access(volume.cred(), &dir, Access::READ)?;
         let (volume, path) = (volume.clone(), path.to_owned());
         Ok(ReadDir { volume, dir, path, batch: VecDeque::new(), error: None, next: Some(0) })
     }

@@ -26,7 +26,7 @@
 //! | module | content |
 //! | --- | --- |
 //! | `volume` | [`Volume`], [`VolumeOptions`]: images and the operations on paths |
-//! | `format` | [`format()`], [`holds_ufs`]: creating and recognising file systems |
+//! | `format` | [`format()`], [`format_with`], [`holds_ufs`]: making and recognising volumes |
 //! | `file` | [`File`], [`OpenOptions`]: reading and writing |
 //! | `dir` | [`ReadDir`], [`Walk`]: listing one directory, or a tree |
 //! | `metadata` | [`Metadata`], [`Permissions`] |
@@ -39,6 +39,8 @@
 //! | [`tar`] | reading and writing archives |
 //! | [`dump`] | BSD's dump format: writing and restoring |
 //! | [`flags`] | the names of file flags |
+//! | [`xattr`] | the names of extended attributes |
+//! | `errno` | [`errno()`]: the errno of an error |
 //! | [`namei`] | path lookup in a mounted file system of [`ffs_core`] |
 //! | [`text`] | escaped names and sizes for messages |
 //!
@@ -61,6 +63,7 @@ pub mod diff;
 mod dir;
 pub mod disk;
 pub mod dump;
+mod errno;
 mod file;
 pub mod flags;
 mod format;
@@ -70,10 +73,12 @@ pub mod snapshot;
 pub mod tar;
 pub mod text;
 mod volume;
+pub mod xattr;
 
 pub use dir::{DirEntry, ReadDir, Walk, WalkEntry, sorted_entries};
+pub use errno::errno;
 pub use ffs_core::{FileFlags, FileType, StatFs};
 pub use file::{File, OpenOptions};
-pub use format::{format, holds_ufs};
+pub use format::{format, format_with, holds_ufs};
 pub use metadata::{Metadata, Permissions};
 pub use volume::{Volume, VolumeOptions};

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ffs_core::{Attr, FileFlags, FileType, Timespec};
+use ffs_core::{Attr, DeviceNumber, FileFlags, FileType, Timespec};
 
 /// Attributes of a file.
 #[derive(Clone, Debug)]
@@ -74,6 +74,28 @@ impl Metadata {
     #[must_use]
     pub fn permissions(&self) -> Permissions {
         Permissions(self.0.perm)
+    }
+
+    /// Type and permission bits, as in `st_mode` of stat(2).
+    #[must_use]
+    pub fn mode(&self) -> u32 {
+        // The same numbers on every system, in which their Rust type differs.
+        let kind = match self.0.kind {
+            FileType::Fifo => 0o010_000,
+            FileType::Char => 0o020_000,
+            FileType::Directory => 0o040_000,
+            FileType::Block => 0o060_000,
+            FileType::Regular => 0o100_000,
+            FileType::Symlink => 0o120_000,
+            FileType::Socket => 0o140_000,
+        };
+        kind | u32::from(self.0.perm)
+    }
+
+    /// The number of a device file in the encoding of Linux; 0 for other files.
+    #[must_use]
+    pub fn rdev(&self) -> u64 {
+        DeviceNumber::from_disk(self.0.rdev).to_linux()
     }
 
     /// Modification time.

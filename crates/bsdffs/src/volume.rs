@@ -19,6 +19,7 @@ use ffs_device::{BlockDevice, LockWait};
 use crate::format::holds_ufs;
 use crate::metadata::{Metadata, Permissions};
 use crate::namei::{self, Last};
+use crate::snapshot::SnapshotDevice;
 
 /// An open file system. Clones share it.
 ///
@@ -104,14 +105,51 @@ impl VolumeOptions {
     /// The image cannot be opened, is locked by another program, holds no UFS file system, or is to
     /// be written and needs a check first.
     pub fn open(self, image: impl AsRef<Path>) -> io::Result<Volume> {
+        let device = self.device(image.as_ref())?;
+        self.mount(device)
+    }
+
+    /// Opens what the snapshot at `path` in `image` shows: the whole volume as it was when the
+    /// snapshot was made.
+    ///
+    /// ```no_run
+    /// let monday = bsdffs::Volume::options().open_snapshot("disk.img", "/.snap/monday")?;
+    /// println!("{}", monday.read_to_string("/etc/motd")?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`VolumeOptions::open`]; the file is no usable snapshot; the options are those for
+    /// writing, and a snapshot never changes.
+    pub fn open_snapshot(
+        self,
+        image: impl AsRef<Path>,
+        path: impl AsRef<Path>,
+    ) -> io::Result<Volume> {
+        if self.write {
+            let why = "a snapshot never changes; open it for reading";
+            return Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, why));
+        }
+        let device = self.device(image.as_ref())?;
+        let volume = self.clone().mount(Arc::clone(&device))?;
+        let file = volume.lookup(path.as_ref(), Last::Follow)?;
+        let name = format!("{}:{}", image.as_ref().display(), path.as_ref().display());
+        let snapshot = SnapshotDevice::open(&*device, volume.fs(), &file, &name);
+        let snapshot = snapshot.map_err(|error| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("{name}: {error}"))
+        })?;
+        self.mount(Arc::new(snapshot))
+    }
+
+    /// Opens and locks the image, and finds the partition.
+    fn device(&self, image: &Path) -> io::Result<Arc<dyn BlockDevice>> {
         let options = ffs_image::OpenOptions {
             write: self.write,
             lock_wait: self.lock_wait,
             probe: Some(holds_ufs),
             ..ffs_image::OpenOptions::default()
         };
-        let opened = ffs_image::open(image.as_ref(), &options)?;
-        self.mount(opened.device)
+        Ok(ffs_image::open(image, &options)?.device)
     }
 
     /// Opens the file system on a device, for example one in memory.
@@ -286,6 +324,27 @@ impl Volume {
         gid: Option<u32>,
     ) -> io::Result<()> {
         self.set(path.as_ref(), Last::Follow, &SetAttr { uid, gid, ..SetAttr::default() })
+    }
+
+    /// Sets several attributes of a file in one step: times, owner, flags, size and permissions.
+    ///
+    /// # Errors
+    /// As [`ffs_core::Ffs::setattr`].
+    pub fn set_attributes(
+        &self,
+        path: impl AsRef<Path>,
+        last: Last,
+        set: &SetAttr,
+    ) -> io::Result<()> {
+        self.set(path.as_ref(), last, set)
+    }
+
+    /// The file that `path` leads to, for operations of [`Volume::fs`].
+    ///
+    /// # Errors
+    /// As [`std::fs::metadata`].
+    pub fn lookup(&self, path: impl AsRef<Path>, last: Last) -> io::Result<Vnode> {
+        self.find(path.as_ref(), last)
     }
 
     fn set(&self, path: &Path, last: Last, set: &SetAttr) -> io::Result<()> {

@@ -1,8 +1,11 @@
 //! What opening, closing and sharing a volume promise.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-use bsdffs::{File, OpenOptions, Volume};
-use ffs_core::Error;
+use bsdffs::namei::Last;
+use bsdffs::{File, OpenOptions, Permissions, Volume};
+use ffs_admin::newfs::NewfsOptions;
+use ffs_core::{Cred, Error, SetAttr, SetTime, Timespec};
+use ffs_ondisk::Format;
 use std::error::Error as _;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -129,4 +132,105 @@ fn paths_of_bytes_and_long_trees() {
     assert_eq!(volume.walk("d").unwrap().last().unwrap().unwrap().depth(), 498);
     volume.remove_dir_all("d").unwrap();
     assert!(!volume.exists("d").unwrap());
+}
+
+#[test]
+fn listing_a_directory_needs_the_permission_to_read_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = image(dir.path());
+    let volume = Volume::options().write(true).open(&image).unwrap();
+    volume.create_dir_all("/open/private").unwrap();
+    volume.write("/open/private/file", "").unwrap();
+    volume.set_permissions("/open/private", Permissions::from_mode(0o711)).unwrap();
+    volume.close().unwrap();
+    let user = Volume::options().cred(Cred::user(1000, 1000)).open(&image).unwrap();
+    let refused = user.read_dir("/open/private").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+    let walked: Vec<_> = user.walk("/open").unwrap().collect();
+    assert_eq!(walked.len(), 1);
+    assert_eq!(walked[0].as_ref().unwrap_err().kind(), ErrorKind::PermissionDenied);
+    // The permission to search is there.
+    assert!(user.metadata("/open/private/file").unwrap().is_file());
+    let root = Volume::open(&image).unwrap();
+    assert_eq!(root.read_dir("/open/private").unwrap().count(), 1);
+}
+
+#[test]
+fn a_file_system_has_the_options_that_were_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("image");
+    let options = NewfsOptions {
+        size: Some(32 << 20),
+        format: Some(Format::Ufs1),
+        label: Some("home".to_owned()),
+        ..NewfsOptions::default()
+    };
+    let report = bsdffs::format_with(&image, &options).unwrap();
+    assert_eq!(report.plan.format, Format::Ufs1);
+    assert_eq!(std::fs::metadata(&image).unwrap().len(), 32 << 20);
+    assert!(!Volume::open(&image).unwrap().fs().xattrs());
+    let again = bsdffs::format_with(&image, &options).unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+    let other = dir.path().join("other");
+    for wrong in [
+        NewfsOptions { size: None, ..options.clone() },
+        NewfsOptions { bsize: Some(7), ..options.clone() },
+    ] {
+        let refused = bsdffs::format_with(&other, &wrong).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+        assert!(!other.exists());
+    }
+    let journal = NewfsOptions {
+        size: Some(64 << 20),
+        soft_updates: true,
+        journal: true,
+        ..NewfsOptions::default()
+    };
+    bsdffs::format_with(&other, &journal).unwrap();
+    assert!(Volume::open(&other).unwrap().exists("/.sujournal").unwrap());
+}
+
+#[test]
+fn attributes_are_set_in_one_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let volume = Volume::options().write(true).open(image(dir.path())).unwrap();
+    volume.write("file", "content").unwrap();
+    volume.symlink("file", "link").unwrap();
+    let at = Timespec { secs: -1, nsec: 5 };
+    let set =
+        SetAttr { uid: Some(7), size: Some(3), mtime: Some(SetTime::To(at)), ..SetAttr::default() };
+    volume.set_attributes("link", Last::Follow, &set).unwrap();
+    volume
+        .set_attributes("link", Last::Keep, &SetAttr { uid: Some(8), ..SetAttr::default() })
+        .unwrap();
+    let (file, link) = (volume.metadata("link").unwrap(), volume.symlink_metadata("link").unwrap());
+    assert_eq!((file.uid(), file.len(), file.attr().mtime), (7, 3, at));
+    assert_eq!((file.mode(), file.rdev()), (0o100_644, 0));
+    assert_eq!((link.uid(), link.mode() & 0o170_000), (8, 0o120_000));
+    assert_eq!(volume.lookup("link", Last::Keep).unwrap().ino().0, link.ino() as u32);
+    let missing = volume.lookup("none", Last::Keep).unwrap_err();
+    assert_eq!((missing.kind(), bsdffs::errno(&missing)), (ErrorKind::NotFound, 2));
+}
+
+#[test]
+fn a_snapshot_is_opened_as_a_volume() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = image(dir.path());
+    let volume = Volume::options().write(true).open(&image).unwrap();
+    volume.write("file", "before").unwrap();
+    let at = volume.lookup("/.snap", Last::Follow).unwrap();
+    volume.fs().snapshot(volume.cred(), &at, b"monday").unwrap();
+    // A file of the core keeps the volume, and so the lock of the image.
+    drop(at);
+    volume.write("file", "after").unwrap();
+    volume.close().unwrap();
+    let monday = Volume::options().open_snapshot(&image, "/.snap/monday").unwrap();
+    assert_eq!(monday.read_to_string("file").unwrap(), "before");
+    assert_eq!(Volume::open(&image).unwrap().read_to_string("file").unwrap(), "after");
+    for (path, kind) in [("file", ErrorKind::InvalidInput), ("none", ErrorKind::NotFound)] {
+        let refused = Volume::options().open_snapshot(&image, path).unwrap_err();
+        assert_eq!(refused.kind(), kind, "{refused}");
+    }
+    let writing = Volume::options().write(true).open_snapshot(&image, "/.snap/monday");
+    assert_eq!(writing.unwrap_err().kind(), ErrorKind::ReadOnlyFilesystem);
 }

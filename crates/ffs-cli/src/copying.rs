@@ -61,7 +61,7 @@ impl BuildObserver for CopyProgress {
 }
 
 /// The message for a file that could not be copied, with the option that helps.
-fn skipped_message(file: &SkippedFile) -> String {
+pub(crate) fn skipped_message(file: &SkippedFile) -> String {
     let hint = match &file.reason {
         _ if file.partial.is_some() => ATOMIC,
         SkipReason::DanglingLink => "remove it first, or replace it with --atomic",

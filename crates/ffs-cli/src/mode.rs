@@ -159,7 +159,7 @@ fn clause(classes: u16, operator: Operator, permissions: &str) -> Option<Clause>
 pub(crate) fn umask() -> u16 {
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);
-    (umask.bits() & u32::from(ALL)) as u16
+    (umask.bits() & rustix::fs::RawMode::from(ALL)) as u16
 }
 
 #[cfg(test)]

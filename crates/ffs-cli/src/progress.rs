@@ -17,6 +17,7 @@ pub(crate) struct Progress {
     bar: ProgressBar,
     started: Instant,
     wanted: bool,
+    shown: bool,
     total: Option<u64>,
     counted: Counted,
 }
@@ -50,7 +51,7 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         bar.set_prefix(what.to_owned());
         let wanted = io::stderr().is_terminal();
-        Progress { bar, started: Instant::now(), wanted, total, counted }
+        Progress { bar, started: Instant::now(), wanted, shown: false, total, counted }
     }
 
     /// `n` more are done.
@@ -63,10 +64,23 @@ impl Progress {
     pub(crate) fn set(&mut self, n: u64, total: Option<u64>) {
         if let Some(total) = total {
             self.bar.set_length(total);
-            self.total = Some(total);
+            let known = self.total.replace(total).is_some();
+            if self.shown && !known {
+                self.set_style();
+            }
         }
         self.bar.set_position(n);
         self.show_if_due();
+    }
+
+    /// Whether there is or may be a bar on the screen.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted || self.shown
+    }
+
+    /// Whether the bar is on the screen.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.shown
     }
 
     /// A new piece of work begins: counts, rate and time left start over.
@@ -84,7 +98,13 @@ impl Progress {
         if !self.wanted || self.started.elapsed() < PATIENCE {
             return;
         }
-        self.wanted = false;
+        (self.wanted, self.shown) = (false, true);
+        self.set_style();
+        self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.bar.clone());
+    }
+
+    fn set_style(&self) {
         let counts = match (self.counted, self.total.is_some()) {
             (Counted::Jobs, _) => "{bar:30} {pos} of {len}",
             (Counted::Bytes, true) => {
@@ -99,8 +119,6 @@ impl Progress {
         {
             self.bar.set_style(style);
         }
-        self.bar.set_draw_target(ProgressDrawTarget::stderr());
-        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.bar.clone());
     }
 }
 

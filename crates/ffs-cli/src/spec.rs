@@ -30,6 +30,13 @@ pub(crate) struct ImagePath {
     pub path: Vec<u8>,
 }
 
+impl ImagePath {
+    /// The path as its user writes it.
+    pub(crate) fn shown(&self) -> Vec<u8> {
+        [self.image.as_bytes(), b":", &self.path].concat()
+    }
+}
+
 impl fmt::Display for ImagePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", show(self.image.as_bytes()), show(&self.path))

@@ -8,11 +8,19 @@ use std::collections::BTreeSet;
 /// The head of the table of dependencies.
 const HEAD: &str = "| crate | used for | why this one |";
 
+/// The manifests of packages that are no members of the workspace.
+const OTHERS: [&str; 4] = [
+    "fuzz/Cargo.toml",
+    "bindings/c/Cargo.toml",
+    "bindings/header/Cargo.toml",
+    "bindings/python/Cargo.toml",
+];
+
 /// The manifests of all packages.
 fn manifests() -> Vec<String> {
     let of_crates =
         repository::crates().into_iter().map(|name| format!("crates/{name}/Cargo.toml"));
-    ["fuzz/Cargo.toml".to_owned()].into_iter().chain(of_crates).collect()
+    OTHERS.into_iter().map(str::to_owned).chain(of_crates).collect()
 }
 
 /// The dependencies that a manifest lists in sections for which `wanted` holds.

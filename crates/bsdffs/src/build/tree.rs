@@ -83,6 +83,7 @@ impl Source for TreeSource {
                     identities: false,
                     data: self.with_data,
                     follow: true,
+                    follow_all: false,
                     stream: false,
                     skip,
                 };

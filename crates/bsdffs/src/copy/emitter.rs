@@ -5,10 +5,12 @@
 //! is allocated once.
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use super::entry::{Entry, EntryMeta};
 use super::report::Loss;
+use super::select::{Select, Verdict};
 use crate::text::escape;
 
 /// Most bytes in one read of a file, and in one [`Event::Data`].
@@ -38,6 +40,8 @@ pub(crate) enum Event {
     Attributes(Box<EntryMeta>),
     /// The open file is complete.
     End,
+    /// A file that was selected not to be copied, and why.
+    Unselected(Box<Entry>, Verdict),
     /// The rest of the open file cannot be read; [`Event::Failed`] gave the reason.
     Abort,
     /// A file, named for messages, cannot be read.
@@ -92,11 +96,31 @@ pub struct Emitter {
     returned: Receiver<Batch>,
     /// The receiver ended.
     closed: bool,
+    select: Option<Arc<dyn Select>>,
 }
 
 impl Emitter {
-    pub(super) fn new(to: SyncSender<Batch>, returned: Receiver<Batch>) -> Emitter {
-        Emitter { batch: Batch::new(), to, returned, closed: false }
+    pub(super) fn new(
+        to: SyncSender<Batch>,
+        returned: Receiver<Batch>,
+        select: Option<Arc<dyn Select>>,
+    ) -> Emitter {
+        Emitter { batch: Batch::new(), to, returned, closed: false, select }
+    }
+
+    /// Whether the file at `path`, relative to the top of the source, is left out.
+    pub(crate) fn excludes(&self, path: &[u8]) -> bool {
+        self.select.as_ref().is_some_and(|select| select.excludes(path))
+    }
+
+    /// Returns `entry` if it is selected to be copied. Otherwise it notifies the receiver, and the
+    /// source need not read the content.
+    pub(crate) fn offer(&mut self, entry: Entry) -> Result<Option<Entry>, CopyEnded> {
+        let verdict = self.select.as_ref().map_or(Verdict::Copy, |select| select.verdict(&entry));
+        if verdict == Verdict::Copy {
+            return Ok(Some(entry));
+        }
+        self.send(Event::Unselected(Box::new(entry), verdict)).map(|()| None)
     }
 
     /// Sends `event`.
@@ -110,6 +134,14 @@ impl Emitter {
 
     /// Sends a file.
     pub(crate) fn entry(&mut self, entry: Entry) -> Result<(), CopyEnded> {
+        match self.offer(entry)? {
+            Some(entry) => self.open(entry),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a file that [`Emitter::offer`] returned.
+    pub(crate) fn open(&mut self, entry: Entry) -> Result<(), CopyEnded> {
         self.send(Event::Entry(Box::new(entry)))
     }
 

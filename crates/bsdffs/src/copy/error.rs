@@ -173,6 +173,8 @@ pub enum SinkError {
     Skip(SkipReason),
     /// This file is not copied, as the options ask; the copy goes on.
     Ignore,
+    /// The existing target stays, as the options or the user ask; the copy goes on.
+    Keep,
     /// The copy ends.
     Stop(CopyError),
 }

@@ -21,6 +21,10 @@
 //! | `entry` | [`Entry`]: a file with its attributes |
 //! | `acl` | [`Acls`]: the access control lists of a file |
 //! | `options` | [`CopyOptions`] |
+//! | `select` | [`Select`]: which files are copied; [`Targets`]: the files that exist |
+//! | `resume` | the comparison of an unfinished file with its source |
+//! | `sparse` | [`SparseSink`]: makes holes, or fills them |
+//! | `digest` | [`DigestSink`]: hashes of content, to verify a copy |
 //! | `report` | [`CopyReport`], [`Loss`] |
 //! | `error` | [`CopyError`], [`SkippedFile`] |
 //! | `sink` | the traits [`Source`], [`Sink`] and [`Observer`] |
@@ -31,6 +35,7 @@
 //! | `image` | the tree of an image: source and sink |
 
 mod acl;
+mod digest;
 mod emitter;
 mod entry;
 mod error;
@@ -39,22 +44,29 @@ mod image;
 mod options;
 mod path;
 mod report;
+mod resume;
+mod select;
 mod sink;
+mod sparse;
 mod transfer;
 mod volume;
 
 pub use acl::{Acls, Nfs4Acl, PosixAcl};
+pub use digest::{Digest, DigestSink, Digests, Mismatch, TargetTree};
 pub use emitter::{CopyEnded, Emitter, READ_SIZE};
 pub use entry::{Entry, EntryKind, EntryMeta, Xattr};
 pub use error::{CopyError, PartialFile, SinkError, SinkResult, SkipReason, SkippedFile};
 pub use host::{FileId, HostSink, HostSource, HostSourceOptions};
+pub use host::{drop_cached, sync_around};
 pub use image::{FileData, ImageRef, ImageSink, ImageSource, ImageSourceOptions};
-pub use options::{CopyOptions, Existing};
+pub use options::{Attributes, CopyOptions, Existing};
 pub use report::{CopyReport, Loss};
-pub use sink::{Observer, Sink, SkippedPath, Source};
-pub use transfer::transfer;
+pub use select::{Found, HostTargets, ImageTargets, Select, Targets, Verdict};
+pub use sink::{CopyOutcome, Observer, Sink, SkippedPath, Source};
+pub use sparse::{Sparse, SparseSink};
+pub use transfer::{transfer, transfer_selected};
 
 pub(crate) use emitter::{Batch, Event, SMALL_FILE};
-pub(crate) use host::{loss_of_attribute, next_data, open_regular};
+pub(crate) use host::{loss_of_attribute, next_data, open_regular, remove_xattr, xattr_names};
 pub(crate) use path::split_last;
 pub(crate) use transfer::{is_below, spawn};

@@ -53,6 +53,16 @@ pub(super) fn temporary_name(number: u64) -> Vec<u8> {
     format!(".ffs-copy.{}.{number}", std::process::id()).into_bytes()
 }
 
+/// The first choice for the name of a new file until it is complete. It depends on the final name
+/// alone, so that a later copy finds what this one leaves unfinished.
+pub(super) fn unfinished_name(name: &[u8]) -> Vec<u8> {
+    // FNV-1a. A collision costs nothing: the content is compared.
+    let hash = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!(".ffs-copy.{hash:016x}").into_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::PathStack;

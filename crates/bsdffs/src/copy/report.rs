@@ -53,6 +53,10 @@ pub struct CopyReport {
     pub bytes: u64,
     /// Files that could not be copied.
     pub failed: u64,
+    /// Files whose target had the whole content already.
+    pub unchanged: u64,
+    /// Existing targets that stay, as the options or the user ask.
+    pub kept: u64,
     losses: BTreeMap<Loss, LossCount>,
 }
 
@@ -182,9 +186,20 @@ impl CopyReport {
         ];
         let some = all.into_iter().filter(|(count, _)| *count > 0);
         let parts: Vec<String> = some.map(|(count, one)| counted(count, one)).collect();
-        if parts.is_empty() {
-            return "nothing".to_owned();
+        let mut text = match parts.is_empty() {
+            true => "nothing".to_owned(),
+            false => format!("{}, {} of data", parts.join(", "), human_size(self.bytes)),
+        };
+        for (count, what) in [(self.unchanged, "complete already"), (self.kept, "left alone")] {
+            if count > 0 {
+                text += &format!("; {} {what}", counted(count, "file"));
+            }
         }
-        format!("{}, {} of data", parts.join(", "), human_size(self.bytes))
+        text
+    }
+
+    /// Counts an open regular file as one that had the whole content.
+    pub(super) fn count_unchanged(&mut self) {
+        self.unchanged += 1;
     }
 }

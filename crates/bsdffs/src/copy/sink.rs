@@ -53,6 +53,18 @@ pub trait Sink {
     /// Removes the open file if the copy created it; otherwise returns what it now contains.
     fn abort(&mut self) -> Option<PartialFile>;
 
+    /// The existing target of `entry` has its content: completes the attributes.
+    ///
+    /// # Errors
+    /// The attributes cannot be set.
+    fn unchanged(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
+        let _ = (entry, report);
+        Ok(())
+    }
+
+    /// The copy ended early; [`Sink::abort`] was called. Errors have no place to be reported.
+    fn stopped(&mut self) {}
+
     /// Completes the tree: sets the attributes of directories. Returns the directories for which
     /// that failed.
     ///
@@ -62,6 +74,19 @@ pub trait Sink {
         let _ = report;
         Ok(Vec::new())
     }
+}
+
+/// The end of the copy of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyOutcome {
+    /// It was copied.
+    Copied,
+    /// Its target had the content already.
+    Unchanged,
+    /// Its existing target stays.
+    Kept,
+    /// The target cannot represent it.
+    LeftOut,
 }
 
 /// Watches and steers a copy.
@@ -74,6 +99,16 @@ pub trait Observer {
     /// `bytes` more bytes of data are copied.
     fn progress(&mut self, bytes: u64) {
         let _ = bytes;
+    }
+
+    /// The target of a file was created or opened. Content may follow.
+    fn started(&mut self, entry: &Entry) {
+        let _ = entry;
+    }
+
+    /// A file is complete, or was not copied.
+    fn finished(&mut self, entry: &Entry, outcome: CopyOutcome) {
+        let _ = (entry, outcome);
     }
 
     /// A file could not be copied; the copy goes on.

@@ -1,13 +1,15 @@
 //! Moves the files of a source to a sink.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use super::emitter::{BATCHES, Batch, Emitter, Event, Piece};
 use super::entry::{Entry, EntryKind};
 use super::error::{CopyError, SinkError, SinkResult, SkipReason, SkippedFile};
 use super::report::CopyReport;
-use super::sink::{Observer, Sink, Source};
+use super::select::{Select, Verdict};
+use super::sink::{CopyOutcome, Observer, Sink, Source};
 use crate::text::{escape, human_size};
 
 /// Copies the tree of `source` into `sink`.
@@ -23,8 +25,21 @@ pub fn transfer(
     sink: &mut dyn Sink,
     observer: &mut dyn Observer,
 ) -> Result<CopyReport, CopyError> {
+    transfer_selected(source, None, sink, observer)
+}
+
+/// As [`transfer()`], without the files that `select` leaves out.
+///
+/// # Errors
+/// As [`transfer()`].
+pub fn transfer_selected(
+    source: impl Source,
+    select: Option<Arc<dyn Select>>,
+    sink: &mut dyn Sink,
+    observer: &mut dyn Observer,
+) -> Result<CopyReport, CopyError> {
     std::thread::scope(|scope| {
-        let (from, return_to) = spawn(scope, source);
+        let (from, return_to) = spawn_selected(scope, source, select);
         let mut transfer = Transfer {
             sink,
             observer,
@@ -36,6 +51,7 @@ pub fn transfer(
         let result = transfer.receive(from, &return_to);
         if result.is_err() {
             transfer.abort();
+            transfer.sink.stopped();
         }
         result.map(|()| transfer.report)
     })
@@ -47,10 +63,18 @@ pub(crate) fn spawn<'scope, 'env>(
     scope: &'scope std::thread::Scope<'scope, 'env>,
     source: impl Source + 'scope,
 ) -> (Receiver<Batch>, SyncSender<Batch>) {
+    spawn_selected(scope, source, None)
+}
+
+fn spawn_selected<'scope, 'env>(
+    scope: &'scope std::thread::Scope<'scope, 'env>,
+    source: impl Source + 'scope,
+    select: Option<Arc<dyn Select>>,
+) -> (Receiver<Batch>, SyncSender<Batch>) {
     let (to, from) = sync_channel(BATCHES);
     let (return_to, returned) = sync_channel(BATCHES);
     scope.spawn(move || {
-        let mut emitter = Emitter::new(to, returned);
+        let mut emitter = Emitter::new(to, returned, select);
         // After an error the receiver has ended, and its own error is reported.
         if source.send(&mut emitter).is_ok() {
             emitter.flush();
@@ -64,8 +88,8 @@ struct Transfer<'a> {
     sink: &'a mut dyn Sink,
     observer: &'a mut dyn Observer,
     report: CopyReport,
-    /// Path and size of the file that is open in the sink.
-    open: Option<(Vec<u8>, u64)>,
+    /// The file that is open in the sink, and its size.
+    open: Option<(Entry, u64)>,
     /// Bytes copied before that file.
     bytes_before: u64,
     /// A directory that could not be created: entries below it are ignored.
@@ -116,6 +140,7 @@ impl Transfer<'_> {
                 Ok(())
             }
             Event::End => self.end(),
+            Event::Unselected(entry, verdict) => self.unselected(*entry, verdict),
             Event::Abort => {
                 self.abort();
                 Ok(())
@@ -140,26 +165,65 @@ impl Transfer<'_> {
         }
         self.observer.adjust(&mut entry);
         let result = self.sink.entry(&entry, &mut self.report);
-        let created = result.is_ok();
+        let outcome = match &result {
+            Ok(()) => Some(CopyOutcome::Copied),
+            Err(SinkError::Keep) => Some(CopyOutcome::Kept),
+            Err(SinkError::Ignore) => Some(CopyOutcome::LeftOut),
+            Err(_) => None,
+        };
         let size = if let EntryKind::File(size) = entry.kind { Some(size) } else { None };
         self.settle(result, &entry.path, size)?;
-        if created {
-            self.report.count(&entry.kind);
-            self.open = size.map(|size| (entry.path, size));
-            self.bytes_before = self.report.bytes;
-        } else if entry.kind == EntryKind::Directory {
-            self.skipped_directory = Some(entry.path);
+        match outcome {
+            Some(CopyOutcome::Copied) => {
+                self.report.count(&entry.kind);
+                self.observer.started(&entry);
+                match size {
+                    Some(size) => self.open = Some((entry, size)),
+                    None => self.observer.finished(&entry, CopyOutcome::Copied),
+                }
+                self.bytes_before = self.report.bytes;
+            }
+            other => {
+                if let Some(outcome) = other {
+                    self.report.kept += u64::from(outcome == CopyOutcome::Kept);
+                    self.observer.finished(&entry, outcome);
+                }
+                if entry.kind == EntryKind::Directory {
+                    self.skipped_directory = Some(entry.path);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a file that the selection leaves out.
+    fn unselected(&mut self, mut entry: Entry, verdict: Verdict) -> Result<(), CopyError> {
+        if self.skipped_directory.as_deref().is_some_and(|dir| is_below(&entry.path, dir)) {
+            return Ok(());
+        }
+        self.observer.adjust(&mut entry);
+        if verdict != Verdict::Unchanged {
+            self.report.kept += 1;
+            self.observer.finished(&entry, CopyOutcome::Kept);
+            return Ok(());
+        }
+        let result = self.sink.unchanged(&entry, &mut self.report);
+        let complete = result.is_ok();
+        self.settle(result, &entry.path, None)?;
+        if complete {
+            self.report.unchanged += 1;
+            self.observer.finished(&entry, CopyOutcome::Unchanged);
         }
         Ok(())
     }
 
     /// Aborts the open file, if there is one.
     fn abort(&mut self) {
-        let Some((path, _)) = self.open.take() else { return };
+        let Some((entry, _)) = self.open.take() else { return };
         self.uncount();
         if let Some(partial) = self.sink.abort() {
             let reason = SkipReason::other("the rest of the source was not copied");
-            let file = SkippedFile { name: escape(path), reason, partial: Some(partial) };
+            let file = SkippedFile { name: escape(entry.path), reason, partial: Some(partial) };
             self.observer.skipped(&file);
         }
     }
@@ -182,7 +246,7 @@ impl Transfer<'_> {
             return Ok(());
         };
         self.uncount();
-        let (path, size) = self.open.take().unwrap_or_default();
+        let Some((Entry { path, .. }, size)) = self.open.take() else { return Ok(()) };
         let partial = self.sink.abort();
         if let SinkError::Skip(reason) = error {
             return self.skip(&path, SkippedFile { name: String::new(), reason, partial });
@@ -194,12 +258,20 @@ impl Transfer<'_> {
     }
 
     fn end(&mut self) -> Result<(), CopyError> {
-        let Some((path, size)) = self.open.take() else { return Ok(()) };
+        let Some((entry, size)) = self.open.take() else { return Ok(()) };
+        let before = self.report.unchanged;
         let result = self.sink.end(&mut self.report);
-        if result.is_err() {
+        let unchanged = self.report.unchanged > before;
+        let complete = result.is_ok();
+        if !complete || unchanged {
             self.uncount();
         }
-        self.settle(result, &path, Some(size))
+        self.settle(result, &entry.path, Some(size))?;
+        if complete {
+            let outcome = if unchanged { CopyOutcome::Unchanged } else { CopyOutcome::Copied };
+            self.observer.finished(&entry, outcome);
+        }
+        Ok(())
     }
 
     /// Handles the result of a step for the file at `path`, which has `size` bytes if it is
@@ -212,7 +284,7 @@ impl Transfer<'_> {
     ) -> Result<(), CopyError> {
         self.report.set_path_of_losses(path);
         match result {
-            Ok(()) | Err(SinkError::Ignore) => Ok(()),
+            Ok(()) | Err(SinkError::Ignore | SinkError::Keep) => Ok(()),
             Err(SinkError::Skip(reason)) => {
                 self.skip(path, SkippedFile { name: String::new(), reason, partial: None })
             }

@@ -24,7 +24,7 @@ impl Observer for Quiet {
 impl Volume {
     /// Copies the file or tree `from` of the host into the directory `to` of the volume, which must
     /// exist. Of a directory it copies the entries, not the directory itself; to see the files that
-    /// could not be copied, use [`transfer`].
+    /// could not be copied, use [`Volume::copy_in_with`].
     ///
     /// ```
     /// use bsdffs::Volume;
@@ -54,6 +54,21 @@ impl Volume {
         to: impl AsRef<Path>,
         options: CopyOptions,
     ) -> io::Result<CopyReport> {
+        self.copy_in_with(from, to, options, &mut Quiet)
+    }
+
+    /// As [`Volume::copy_in`], with an observer, which also learns of files that could not be
+    /// copied.
+    ///
+    /// # Errors
+    /// As [`Volume::copy_in`]; the observer cancelled the copy.
+    pub fn copy_in_with(
+        &self,
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        options: CopyOptions,
+        observer: &mut dyn Observer,
+    ) -> io::Result<CopyReport> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let is_dir = std::fs::symlink_metadata(from)?.is_dir();
         let name = if is_dir { None } else { from.file_name() };
@@ -66,7 +81,7 @@ impl Volume {
         };
         let target = name.map(OsStrExt::as_bytes).unwrap_or_default();
         let mut sink = ImageSink::new(self.image_ref(), dir, options);
-        Ok(transfer(HostSource::new(from, target, source), &mut sink, &mut Quiet)?)
+        Ok(transfer(HostSource::new(from, target, source), &mut sink, observer)?)
     }
 
     /// Copies the file or tree `from` of the volume into the directory `to` of the host, which must
@@ -81,6 +96,21 @@ impl Volume {
         to: impl AsRef<Path>,
         options: CopyOptions,
     ) -> io::Result<CopyReport> {
+        self.copy_out_with(from, to, options, &mut Quiet)
+    }
+
+    /// As [`Volume::copy_out`], with an observer, which also learns of files that could not be
+    /// copied.
+    ///
+    /// # Errors
+    /// As [`Volume::copy_out`]; the observer cancelled the copy.
+    pub fn copy_out_with(
+        &self,
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        options: CopyOptions,
+        observer: &mut dyn Observer,
+    ) -> io::Result<CopyReport> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let path = from.as_os_str().as_bytes();
         let top = namei::namei(self.fs(), self.cred(), path, Last::Keep)?;
@@ -93,7 +123,7 @@ impl Volume {
         };
         let source = ImageSource::new(self.image_ref(), top, path, source);
         let mut sink = HostSink::new(to, options, Vec::new())?;
-        Ok(transfer(source.target(name.unwrap_or_default()), &mut sink, &mut Quiet)?)
+        Ok(transfer(source.target(name.unwrap_or_default()), &mut sink, observer)?)
     }
 
     fn image_ref(&self) -> ImageRef<'_> {

@@ -105,6 +105,7 @@ impl<'a> Stream<'a> {
                 | Event::Extent(..)
                 | Event::Attributes(_)
                 | Event::End
+                | Event::Unselected(..)
                 | Event::Abort => {}
             }
         }

@@ -16,7 +16,7 @@ use ffs_ondisk::acl;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::copy::{ImageRef, split_last};
+use crate::copy::{ImageRef, remove_xattr, split_last, xattr_names};
 use crate::namei::components;
 use crate::text::escape;
 
@@ -84,9 +84,6 @@ fn check_table(name: &[u8], regular: bool, size: u64) -> Result<(), String> {
 fn at(path: &[u8], error: impl std::fmt::Display) -> String {
     format!("{}: {error}", escape(path))
 }
-
-/// Bytes that the names of extended attributes of a file have at most (`XATTR_LIST_MAX`).
-const MAX_XATTR_NAMES: usize = 1 << 16;
 
 /// A directory of the host.
 pub struct HostTarget {
@@ -172,16 +169,10 @@ impl Target for HostTarget {
     fn clear_xattrs(&mut self, path: &[u8]) -> Result<(), String> {
         let opened = self.directory(path).map_err(|error| at(path, error))?;
         let fd = opened.as_ref().map_or(self.root.as_fd(), AsFd::as_fd);
-        let mut names = vec![0; MAX_XATTR_NAMES];
-        let len = match rustix::fs::flistxattr(fd, &mut names[..]) {
-            Ok(len) => len,
-            Err(Errno::NOTSUP) => return Ok(()),
-            Err(error) => return Err(at(path, error)),
-        };
+        let names = xattr_names(fd).map_err(|error| at(path, error))?;
         // Labels and other names outside `user` belong to the host.
-        let names = names[..len].split(|&byte| byte == 0).filter(|name| name.starts_with(b"user."));
-        for name in names {
-            rustix::fs::fremovexattr(fd, name).map_err(|error| at(path, error))?;
+        for name in names.iter().filter(|name| name.starts_with(b"user.")) {
+            remove_xattr(fd, name).map_err(|error| at(path, error))?;
         }
         Ok(())
     }

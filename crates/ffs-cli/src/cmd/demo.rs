@@ -198,6 +198,7 @@ impl Demo {
             identities: false,
             data: true,
             follow: true,
+            follow_all: false,
             stream: false,
             skip: self.skip.clone(),
         };

@@ -8,15 +8,16 @@
 //! 3. Directories get the attributes to preserve last, in [`Sink::finish`].
 
 mod attributes;
+mod nodes;
+mod unfinished;
 
 use std::collections::BTreeSet;
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use ffs_core::DeviceNumber;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -25,7 +26,8 @@ use crate::copy::entry::{Entry, EntryKind, EntryMeta};
 use crate::copy::error::{CopyError, PartialFile, SinkError, SinkResult, SkipReason};
 use crate::copy::options::{CopyOptions, Existing};
 use crate::copy::path::{PathStack, split_last, temporary_name};
-use crate::copy::report::{CopyReport, Loss};
+use crate::copy::report::CopyReport;
+use crate::copy::resume::Resume;
 use crate::copy::sink::{Sink, SkippedPath};
 use crate::text::escape;
 
@@ -40,8 +42,8 @@ pub struct HostSink {
     created: BTreeSet<FileId>,
     /// Descriptors of the directories below the root.
     stack: PathStack<OwnedFd>,
-    /// Directories that get their attributes last.
-    directories: Vec<(Vec<u8>, EntryMeta)>,
+    /// Directories that get their attributes last; those with `true` are new.
+    directories: Vec<(Vec<u8>, EntryMeta, bool)>,
     open: Option<OpenFile>,
     /// Temporary names used so far.
     temporaries: u64,
@@ -57,7 +59,12 @@ struct OpenFile {
     /// End of the data written last, bytes.
     written: u64,
     meta: EntryMeta,
+    /// The old content is compared with that of the source.
+    resume: Option<Resume>,
 }
+
+/// An open file, how it gets its name, and whether its content is compared.
+type Opened = (OwnedFd, Target, Option<Resume>);
 
 /// How a file gets its name.
 enum Target {
@@ -129,7 +136,8 @@ impl HostSink {
         if !name.is_empty() {
             self.enter(dir)?;
             let c_name = c_name(name)?;
-            let perm = if self.options.preserve { 0o700 } else { entry.meta.perm & 0o1777 | 0o700 };
+            let kept = self.options.kept().mode;
+            let perm = if kept { 0o700 } else { entry.meta.perm & 0o1777 | 0o700 };
             let mode = Mode::from_raw_mode(perm.into());
             match rustix::fs::mkdirat(self.top(), c_name.as_c_str(), mode) {
                 Ok(()) => new = true,
@@ -144,7 +152,7 @@ impl HostSink {
         }
         // A new directory is writable for its owner until it is filled.
         if self.options.preserve || new && entry.meta.perm & 0o700 != 0o700 {
-            self.directories.push((entry.path.clone(), entry.meta.clone()));
+            self.directories.push((entry.path.clone(), entry.meta.clone(), new));
         }
         Ok(())
     }
@@ -160,7 +168,7 @@ impl HostSink {
             return Err(SinkError::skip("exists and is a directory"));
         }
         if self.options.existing == Existing::Keep {
-            return Err(SinkError::Ignore);
+            return Err(SinkError::Keep);
         }
         self.may_change(&stat)?;
         Ok(stat)
@@ -221,20 +229,21 @@ impl HostSink {
             Err(Errno::NOENT) => None,
             Err(error) => return Err(failed(error)),
         };
-        let truncated = match &old {
-            Some(old) => self.truncate_existing(&name, old)?,
-            None => None,
+        let opened = match &old {
+            Some(old) => self.open_existing(&name, old)?,
+            None => self.unfinished(&name)?,
         };
-        let (fd, target) = match truncated {
-            Some(fd) => (fd, Target::Existing),
+        let (fd, target, resume) = match opened {
+            Some(opened) => opened,
             None => {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-                let replaces = old.is_some() || self.options.preserve;
+                let replaces = old.is_some() || self.options.kept().mode;
                 let perm = if replaces { 0o600 } else { entry.meta.perm & 0o777 };
                 let mode = Mode::from_raw_mode(perm.into());
-                self.create_temporary(name, old, |dir, name| {
+                let (fd, target) = self.create_unfinished(name, old, |dir, name| {
                     rustix::fs::openat(dir, name, flags, mode)
-                })?
+                })?;
+                (fd, target, None)
             }
         };
         if self.options.protect_created {
@@ -242,13 +251,14 @@ impl HostSink {
         }
         let dir = self.top().try_clone_to_owned().map_err(SinkError::skip)?;
         let meta = entry.meta.clone();
-        self.open = Some(OpenFile { fd, dir, target, size, written: 0, meta });
+        let written = resume.as_ref().map_or(0, Resume::size);
+        self.open = Some(OpenFile { fd, dir, target, size, written, meta, resume });
         Ok(())
     }
 
-    /// Opens and truncates the existing file `name`; follows a symbolic link. `None` if the file is
-    /// to be replaced.
-    fn truncate_existing(&self, name: &CString, old: &Stat) -> Result<Option<OwnedFd>, SinkError> {
+    /// Opens and truncates the existing file `name`; follows a symbolic link. With
+    /// [`CopyOptions::resume`] the content stays. `None` if the file is to be replaced.
+    fn open_existing(&self, name: &CString, old: &Stat) -> Result<Option<Opened>, SinkError> {
         if self.options.existing == Existing::Replace {
             return Ok(None);
         }
@@ -267,7 +277,8 @@ impl HostSink {
         if self.options.replaces(stat.st_nlink as u64) {
             return Ok(None);
         }
-        let mut flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let access = if self.options.resume { OFlags::RDWR } else { OFlags::WRONLY };
+        let mut flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
         flags.set(OFlags::NOFOLLOW, !link);
         let fd = match rustix::fs::openat(self.top(), name, flags, Mode::empty()) {
             Ok(fd) => fd,
@@ -281,80 +292,12 @@ impl HostSink {
         let stat = rustix::fs::fstat(&fd).map_err(failed)?;
         check_regular(&stat)?;
         self.may_change(&stat)?;
+        if self.options.resume {
+            let resume = Resume::new(stat.st_size as u64);
+            return Ok(Some((fd, Target::Existing, Some(resume))));
+        }
         rustix::fs::ftruncate(&fd, 0).map_err(failed)?;
-        Ok(Some(fd))
-    }
-
-    fn link(&mut self, entry: &Entry, first: &[u8]) -> SinkResult {
-        let (dir, first) = split_last(first);
-        self.enter(dir)?;
-        let from = self.top().try_clone_to_owned().map_err(SinkError::skip)?;
-        let first = c_name(first)?;
-        let (dir, name) = split_last(&entry.path);
-        self.enter(dir)?;
-        let file = rustix::fs::statat(&from, first.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
-        let there = rustix::fs::statat(self.top(), name, AtFlags::SYMLINK_NOFOLLOW);
-        if let (Ok(file), Ok(there)) = (file, there)
-            && FileId::of(&file) == FileId::of(&there)
-        {
-            return Ok(());
-        }
-        let ((), target) = self.create(name, |dir, name| {
-            rustix::fs::linkat(&from, first.as_c_str(), dir, name.as_c_str(), AtFlags::empty())
-        })?;
-        rename(self.top(), &target)
-    }
-
-    /// Refuses to replace a file by a symbolic link to it, which would then lead to itself.
-    fn check_loop(&self, name: &[u8], text: &[u8]) -> SinkResult {
-        let there = rustix::fs::statat(self.top(), name, AtFlags::SYMLINK_NOFOLLOW);
-        let target = rustix::fs::statat(self.top(), text, AtFlags::empty());
-        match (there, target) {
-            (Ok(there), Ok(target)) if FileId::of(&there) == FileId::of(&target) => {
-                Err(SinkError::Skip(SkipReason::SameFile))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn node(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
-        let (dir, name) = split_last(&entry.path);
-        self.enter(dir)?;
-        if let EntryKind::Symlink(text) = &entry.kind {
-            self.check_loop(name, text)?;
-        }
-        let perm = if self.options.preserve { 0o600 } else { entry.meta.perm & 0o777 };
-        let made = self.create(name, |dir, name| match &entry.kind {
-            EntryKind::Symlink(text) => {
-                rustix::fs::symlinkat(OsStr::from_bytes(text), dir, name.as_c_str())
-            }
-            kind => make_node(dir, name, kind, perm),
-        });
-        let target = match (made, &entry.kind) {
-            (Ok(((), target)), _) => target,
-            (Err(SinkError::Skip(_)), EntryKind::Char(_) | EntryKind::Block(_)) if !is_root() => {
-                report.record_loss(Loss::Device);
-                return Err(SinkError::Ignore);
-            }
-            (Err(SinkError::Skip(_)), EntryKind::Socket) => {
-                report.record_loss(Loss::Socket);
-                return Err(SinkError::Ignore);
-            }
-            (Err(error), _) => return Err(error),
-        };
-        let (Target::New(name) | Target::Replacing { temporary: name, .. }) = &target else {
-            return Ok(());
-        };
-        if self.options.protect_created || matches!(entry.kind, EntryKind::Symlink(_)) {
-            self.created.insert(FileId::of(&self.stat(name)?));
-        }
-        let set =
-            if self.options.preserve { self.node_attributes(name, entry, report) } else { Ok(()) };
-        if let Err(error) = set {
-            discard(self.top(), &target);
-            return Err(error);
-        }
-        rename(self.top(), &target)
+        Ok(Some((fd, Target::Existing, None)))
     }
 }
 
@@ -376,7 +319,7 @@ fn make_node(
     kind: &EntryKind,
     perm: u16,
 ) -> rustix::io::Result<()> {
-    let device = |dev: &DeviceNumber| rustix::fs::makedev(dev.major, dev.minor);
+    let device = |dev: &ffs_core::DeviceNumber| rustix::fs::makedev(dev.major, dev.minor);
     let (kind, dev) = match kind {
         EntryKind::Char(dev) => (FileType::CharacterDevice, device(dev)),
         EntryKind::Block(dev) => (FileType::BlockDevice, device(dev)),
@@ -421,6 +364,10 @@ impl Sink for HostSink {
     fn data(&mut self, offset: u64, bytes: &[u8]) -> SinkResult {
         let Some(open) = &mut self.open else { return Ok(()) };
         let mut done = 0;
+        if let Some(resume) = &mut open.resume {
+            done = resume.matching(&open.fd, offset, bytes)?;
+            open.written = resume.size();
+        }
         while done < bytes.len() {
             match rustix::io::pwrite(&open.fd, &bytes[done..], offset + done as u64) {
                 Ok(0) => return Err(failed(Errno::NOSPC)),
@@ -442,7 +389,13 @@ impl Sink for HostSink {
     }
 
     fn end(&mut self, report: &mut CopyReport) -> SinkResult {
-        let Some(open) = self.open.take() else { return Ok(()) };
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        if let Some(resume) = &mut open.resume {
+            let size = open.size;
+            if resume.end(&open.fd, size)? {
+                report.count_unchanged();
+            }
+        }
         let sized = rustix::fs::ftruncate(&open.fd, open.size).map_err(failed);
         if let Err(error) = sized.and_then(|()| self.set_attributes(&open, report)) {
             discard(open.dir.as_fd(), &open.target);
@@ -453,15 +406,26 @@ impl Sink for HostSink {
 
     fn abort(&mut self) -> Option<PartialFile> {
         let open = self.open.take()?;
-        discard(open.dir.as_fd(), &open.target);
+        if !self.options.resume {
+            discard(open.dir.as_fd(), &open.target);
+        }
+        if open.resume.as_ref().is_some_and(|resume| !resume.is_writing()) {
+            // It is as it was.
+            return None;
+        }
         matches!(open.target, Target::Existing)
             .then_some(PartialFile { written: open.written, size: open.size })
     }
 
+    fn unchanged(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
+        self.complete_unchanged(entry, report)
+    }
+
     fn finish(&mut self, report: &mut CopyReport) -> Result<Vec<SkippedPath>, SinkError> {
         let mut skipped = Vec::new();
-        for (path, meta) in std::mem::take(&mut self.directories).into_iter().rev() {
-            let done = self.enter(&path).and_then(|()| self.directory_attributes(&meta, report));
+        for (path, meta, new) in std::mem::take(&mut self.directories).into_iter().rev() {
+            let entered = self.enter(&path);
+            let done = entered.and_then(|()| self.directory_attributes(&meta, new, report));
             report.set_path_of_losses(&path);
             match done {
                 Err(SinkError::Skip(reason)) => skipped.push((path, reason)),

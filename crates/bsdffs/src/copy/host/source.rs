@@ -6,20 +6,29 @@
 //! 2. Holes are found with `SEEK_HOLE` and are not read.
 //! 3. A file that becomes shorter while it is read is reported.
 
+mod ahead;
+mod content;
+
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
 
 use ffs_core::{DeviceNumber, Timespec, linux_xattr};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, SeekFrom, Stat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+
+use ahead::Ahead;
+pub(crate) use content::next_data;
+use content::read_full;
 
 use super::xattrs::{ACCESS, DEFAULT, HostXattrs, file_xattrs, loss_of_attribute, path_xattrs};
 use super::{FileId, raise_descriptor_limit};
 use crate::copy::acl::PosixAcl;
-use crate::copy::emitter::{CopyEnded, Emitter, Event, READ_SIZE, SMALL_FILE};
+use crate::copy::emitter::{CopyEnded, Emitter, Event, SMALL_FILE};
 use crate::copy::entry::{Entry, EntryKind, EntryMeta, Xattr};
 use crate::copy::sink::Source;
 use crate::namei::join;
@@ -37,6 +46,8 @@ pub struct HostSourceOptions {
     pub data: bool,
     /// Follow the top of the tree if it is a symbolic link.
     pub follow: bool,
+    /// Follow symbolic links below the top, too. A link to a directory above it is reported.
+    pub follow_all: bool,
     /// If the top is a pipe or a character device, send what can be read from it as a file.
     pub stream: bool,
     /// Files and directories to leave out, such as the image that is being built.
@@ -70,7 +81,9 @@ impl Source for HostSource {
             return emitter.failed(&shown, "a path with a NUL byte");
         };
         let follow = self.options.follow;
-        let mut walk = HostWalk { options: self.options, emitter, first_paths: BTreeMap::new() };
+        let (first_paths, top_len) = (BTreeMap::new(), self.target.len());
+        let (options, ahead) = (self.options, Ahead::default());
+        let mut walk = HostWalk { options, emitter, first_paths, top_len, ahead };
         walk.tree(Location { dir: CWD, name: &name, follow }, Paths { target: self.target, shown })
     }
 }
@@ -81,6 +94,9 @@ struct HostWalk<'a> {
     emitter: &'a mut Emitter,
     /// Identity and first path of each file with several names.
     first_paths: BTreeMap<FileId, (u64, Vec<u8>)>,
+    /// Length of the target path of the top.
+    top_len: usize,
+    ahead: Ahead,
 }
 
 /// A name in an open directory.
@@ -102,7 +118,10 @@ struct Paths {
 
 /// A directory during the walk.
 struct OpenDirectory {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
+    /// Names that are read ahead.
+    requested: usize,
+    id: FileId,
     paths: Paths,
     /// Names that remain, the next one last.
     remaining: Vec<CString>,
@@ -162,18 +181,33 @@ impl Location<'_> {
 impl HostWalk<'_> {
     /// Sends the file at `top` and everything below it.
     fn tree(&mut self, top: Location<'_>, paths: Paths) -> Result<(), CopyEnded> {
-        let mut stack = Vec::new();
+        let mut stack: Vec<OpenDirectory> = Vec::new();
         stack.extend(self.file(top, paths)?);
+        let follow = self.options.follow_all;
         while let Some(open) = stack.last_mut() {
+            if self.options.data {
+                let OpenDirectory { fd, remaining, requested, .. } = open;
+                self.ahead.request(fd, remaining, requested);
+                *requested = requested.saturating_sub(1);
+            }
             let Some(name) = open.remaining.pop() else {
                 stack.pop();
                 continue;
             };
             let target = join(&open.paths.target, name.as_bytes());
+            if self.emitter.excludes(below_top(&target, self.top_len)) {
+                continue;
+            }
             let shown = join(&open.paths.shown, name.as_bytes());
-            let at = Location { dir: open.fd.as_fd(), name: &name, follow: false };
+            let at = Location { dir: open.fd.as_fd(), name: &name, follow };
             let below = self.file(at, Paths { target, shown })?;
-            stack.extend(below);
+            let Some(below) = below else { continue };
+            if follow && stack.iter().any(|above| above.id == below.id) {
+                let why = "a symbolic link leads to a directory above it";
+                self.emitter.failed(&below.paths.shown, why)?;
+                continue;
+            }
+            stack.push(below);
         }
         Ok(())
     }
@@ -220,7 +254,8 @@ impl HostWalk<'_> {
     /// was sent.
     fn identity(&mut self, stat: &Stat, paths: &Paths) -> (Option<u64>, Option<EntryKind>) {
         let HostSourceOptions { hard_links, identities, .. } = self.options;
-        if !(hard_links || identities) || stat.st_nlink <= 1 {
+        // A file that symbolic links lead to is met under several names, too.
+        if !(hard_links || identities) || stat.st_nlink <= 1 && !self.options.follow_all {
             return (None, None);
         }
         if let Some((number, first)) = self.first_paths.get(&FileId::of(stat)) {
@@ -247,7 +282,8 @@ impl HostWalk<'_> {
         self.xattrs(&fd, &mut meta, &paths.shown)?;
         let path = paths.target.clone();
         self.emitter.entry(Entry { path, kind: EntryKind::Directory, meta, identity: None })?;
-        Ok(Some(OpenDirectory { fd, paths, remaining }))
+        let (fd, id) = (Arc::new(fd), FileId::of(&stat));
+        Ok(Some(OpenDirectory { fd, requested: 0, id, paths, remaining }))
     }
 
     fn regular(
@@ -259,12 +295,16 @@ impl HostWalk<'_> {
     ) -> Result<(), CopyEnded> {
         let size = stat.st_size as u64;
         if !self.options.data && !self.options.xattrs && !is_sparse(stat) {
-            let kind = EntryKind::File(size);
-            self.emitter.entry(Entry { path, kind, meta: meta(stat), identity })?;
+            let entry = Entry { path, kind: EntryKind::File(size), meta: meta(stat), identity };
+            let Some(entry) = self.emitter.offer(entry)? else { return Ok(()) };
+            self.emitter.open(entry)?;
             self.emitter.send(Event::Extent(0, size))?;
             return self.emitter.send(Event::End);
         }
-        let (fd, stat) = match at.open_regular() {
+        let start = Instant::now();
+        let opened = at.open_regular();
+        let spent = start.elapsed();
+        let (fd, stat) = match opened {
             Ok(opened) => opened,
             Err(error) => return self.emitter.failed(&shown, error),
         };
@@ -272,14 +312,20 @@ impl HostWalk<'_> {
         self.xattrs(&fd, &mut meta, &shown)?;
         let size = stat.st_size as u64;
         let entry = Entry { path, kind: EntryKind::File(size), meta, identity };
+        let Some(entry) = self.emitter.offer(entry)? else { return Ok(()) };
         if self.options.data && size <= SMALL_FILE && !is_sparse(&stat) {
-            return match read_full(&fd, 0, self.emitter.buffer(size as usize)) {
+            // To wait for a free buffer is to wait for the sink.
+            let buffer = self.emitter.buffer(size as usize);
+            let start = Instant::now();
+            let read = read_full(&fd, 0, buffer);
+            self.ahead.timed(spent + start.elapsed());
+            return match read {
                 Ok(len) if len as u64 == size => self.emitter.small_file(entry, len),
                 Ok(_) => self.emitter.failed(&shown, SHRANK),
                 Err(error) => self.emitter.failed(&shown, error),
             };
         }
-        self.emitter.entry(entry)?;
+        self.emitter.open(entry)?;
         match self.extents(&fd, &stat)? {
             Ok(()) => self.emitter.send(Event::End),
             Err(why) => {
@@ -287,78 +333,6 @@ impl HostWalk<'_> {
                 self.emitter.send(Event::Abort)
             }
         }
-    }
-
-    /// Sends what can be read from a pipe or a device as a regular file.
-    fn stream(
-        &mut self,
-        at: Location<'_>,
-        Paths { target: path, shown }: Paths,
-        meta: EntryMeta,
-    ) -> Result<(), CopyEnded> {
-        let fd = match (Location { follow: true, ..at }).open(OFlags::RDONLY) {
-            Ok(fd) => fd,
-            Err(error) => return self.emitter.failed(&shown, error),
-        };
-        self.emitter.entry(Entry { path, kind: EntryKind::File(0), meta, identity: None })?;
-        let mut offset = 0;
-        loop {
-            match rustix::io::read(&fd, self.emitter.buffer(READ_SIZE)) {
-                Ok(0) => return self.emitter.send(Event::End),
-                Ok(len) => {
-                    self.emitter.data(offset, len)?;
-                    offset += len as u64;
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => {
-                    self.emitter.failed(&shown, error)?;
-                    return self.emitter.send(Event::Abort);
-                }
-            }
-        }
-    }
-
-    /// Sends the data of a large or sparse file; the inner error is why it cannot be read.
-    fn extents(&mut self, fd: &OwnedFd, stat: &Stat) -> Result<Result<(), String>, CopyEnded> {
-        let (size, sparse) = (stat.st_size as u64, is_sparse(stat));
-        let mut at = 0;
-        while at < size {
-            let range = if sparse { next_data(fd, at, size) } else { Ok((at, size)) };
-            let (start, end) = match range {
-                Ok(range) => range,
-                Err(error) => return Ok(Err(error.to_string())),
-            };
-            if start >= size {
-                break;
-            }
-            if !self.options.data {
-                self.emitter.send(Event::Extent(start, end))?;
-            } else if let Err(why) = self.range(fd, start, end)? {
-                return Ok(Err(why));
-            }
-            at = end;
-        }
-        Ok(Ok(()))
-    }
-
-    fn range(
-        &mut self,
-        fd: &OwnedFd,
-        start: u64,
-        end: u64,
-    ) -> Result<Result<(), String>, CopyEnded> {
-        let mut at = start;
-        while at < end {
-            // Reads end at multiples of READ_SIZE, and so at multiples of the block size.
-            let len = (end - at).min(READ_SIZE as u64 - at % READ_SIZE as u64);
-            match read_full(fd, at, self.emitter.buffer(len as usize)) {
-                Ok(got) if got as u64 == len => self.emitter.data(at, got)?,
-                Ok(_) => return Ok(Err(SHRANK.to_owned())),
-                Err(error) => return Ok(Err(error.to_string())),
-            }
-            at += len;
-        }
-        Ok(Ok(()))
     }
 
     fn xattrs(
@@ -384,9 +358,7 @@ impl HostWalk<'_> {
         if !self.options.xattrs {
             return Ok(());
         }
-        let at = Location { follow: false, ..at };
-        let attrs = at.open(OFlags::PATH).and_then(|fd| path_xattrs(&fd));
-        self.add_xattrs(attrs, meta, shown)
+        self.add_xattrs(path_xattrs(at.dir, at.name), meta, shown)
     }
 
     fn add_xattrs(
@@ -437,31 +409,10 @@ fn is_sparse(stat: &Stat) -> bool {
     (stat.st_blocks as u64).saturating_mul(512) < stat.st_size as u64
 }
 
-/// Reads from the offset `at` until `buf` is full or the file ends; returns the bytes read.
-fn read_full(fd: &OwnedFd, at: u64, buf: &mut [u8]) -> rustix::io::Result<usize> {
-    let mut done = 0;
-    while done < buf.len() {
-        match rustix::io::pread(fd, &mut buf[done..], at + done as u64) {
-            Ok(0) => break,
-            Ok(len) => done += len,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
-}
-
-/// The next range with data at or after `at`; `(size, size)` if there is none.
-pub(crate) fn next_data(fd: &OwnedFd, at: u64, size: u64) -> rustix::io::Result<(u64, u64)> {
-    let start = match rustix::fs::seek(fd, SeekFrom::Data(at)) {
-        Ok(start) => start,
-        Err(Errno::NXIO) => return Ok((size, size)),
-        // The file system has no holes.
-        Err(Errno::INVAL | Errno::NOTSUP) => return Ok((at, size)),
-        Err(error) => return Err(error),
-    };
-    let end = rustix::fs::seek(fd, SeekFrom::Hole(start))?;
-    Ok((start, end.clamp(start, size.max(start))))
+/// The part of a target path below the top.
+fn below_top(target: &[u8], top_len: usize) -> &[u8] {
+    let rest = target.get(top_len..).unwrap_or_default();
+    rest.strip_prefix(b"/").unwrap_or(rest)
 }
 
 /// Names in a directory in reverse byte order.

@@ -6,6 +6,7 @@
 //! 3. Directories get the attributes to preserve last, in [`Sink::finish`].
 
 mod attributes;
+mod complete;
 mod nodes;
 
 use std::cell::RefCell;
@@ -20,12 +21,14 @@ use ffs_core::{
 use super::ImageRef;
 use crate::copy::entry::{Entry, EntryKind, EntryMeta};
 use crate::copy::error::{CopyError, PartialFile, SinkError, SinkResult, SkipReason};
-use crate::copy::options::{CopyOptions, Existing};
+use crate::copy::options::{Attributes, CopyOptions, Existing};
 use crate::copy::path::{PathStack, split_last, temporary_name};
 use crate::copy::report::CopyReport;
+use crate::copy::resume::Resume;
 use crate::copy::sink::{Sink, SkippedPath};
 use crate::namei::{Last, namei_from};
 use crate::text::{escape, human_size};
+use complete::{ImageContent, Unsynced};
 
 /// Creates a tree below a directory of an image.
 pub struct ImageSink<'a> {
@@ -36,6 +39,8 @@ pub struct ImageSink<'a> {
     stack: PathStack<Vnode>,
     /// Directories that get their attributes last.
     directories: Vec<(Ino, Vec<u8>, EntryMeta)>,
+    /// With [`CopyOptions::safe_times`] the files that get their times after a sync.
+    unsynced: Unsynced,
     /// Files with several names, by [`Entry::identity`].
     identities: BTreeMap<u64, Ino>,
     /// Symbolic links that this copy created; with [`CopyOptions::protect_created`] all files
@@ -58,6 +63,8 @@ struct OpenFile {
     /// End of the data written last, bytes.
     written: u64,
     meta: EntryMeta,
+    /// The old content is compared with that of the source.
+    resume: Option<Resume>,
 }
 
 /// How a file gets its name.
@@ -81,6 +88,7 @@ impl<'a> ImageSink<'a> {
             options,
             stack: PathStack::new(),
             directories: Vec::new(),
+            unsynced: Unsynced::default(),
             identities: BTreeMap::new(),
             created: BTreeSet::new(),
             late_flags: RefCell::default(),
@@ -156,7 +164,7 @@ impl<'a> ImageSink<'a> {
         let parent = self.directory(dir)?;
         let made = match self.ffs().mkdir(self.cred(), &parent, name, entry.meta.perm) {
             Ok(made) => {
-                if !self.options.preserve {
+                if self.options.kept() != Attributes::ALL {
                     self.set_new(&made, &parent, entry.meta.perm & 0o1777, None)?;
                 }
                 made
@@ -192,7 +200,7 @@ impl<'a> ImageSink<'a> {
             return Err(SinkError::skip("exists and is a directory"));
         }
         if self.options.existing == Existing::Keep {
-            return Err(SinkError::Ignore);
+            return Err(SinkError::Keep);
         }
         self.may_change(attr.ino, meta)?;
         Ok(found)
@@ -263,40 +271,40 @@ impl<'a> ImageSink<'a> {
         }
     }
 
-    /// Creates the regular file of `entry`, or truncates the existing one.
+    /// Creates the regular file of `entry`, or opens the existing one.
     fn open_file(&mut self, entry: &Entry, size: u64) -> SinkResult {
         let (dir, name) = split_last(&entry.path);
         let dir = self.directory(dir)?;
-        let (cred, parent) = (self.cred(), dir.clone());
+        let (cred, parent, perm) = (self.cred(), dir.clone(), self.unfinished_perm());
         let create = |sink: &Self, name: &[u8]| {
-            sink.ffs().create(cred, &parent, name, NodeKind::Regular, 0o600)
+            sink.ffs().create(cred, &parent, name, NodeKind::Regular, perm)
         };
+        let mut resume = None;
         let (file, target) = match create(self, name) {
             Ok(file) => (file, Target::New(name.to_vec())),
             Err(Error::Exists) => {
                 let old = self.existing(&dir, name, &entry.meta)?;
-                match self.truncate_existing(&dir, name, &old, &entry.meta)? {
+                match self.existing_to_write(&dir, name, &old, &entry.meta)? {
+                    Some(file) if self.options.resume => {
+                        let (target, comparison) = self.resumed(name, &file);
+                        resume = Some(comparison);
+                        (file, target)
+                    }
                     Some(file) => (file, Target::Existing),
                     None => self.create_temporary(name, old, create)?,
                 }
             }
             Err(error) => return Err(self.error(error)),
         };
-        let ino = self.ffs().getattr(&file).ino;
-        if let Some(id) = entry.identity {
-            self.identities.insert(id, ino);
-        }
-        if self.options.protect_created {
-            self.created.insert(ino);
-        }
-        self.open =
-            Some(OpenFile { file, dir, target, size, written: 0, meta: entry.meta.clone() });
+        self.note(entry, file.ino());
+        let (written, meta) = (resume.as_ref().map_or(0, Resume::size), entry.meta.clone());
+        self.open = Some(OpenFile { file, dir, target, size, written, meta, resume });
         Ok(())
     }
 
-    /// Truncates the existing file `old`; follows a symbolic link. `None` if the file is to be
-    /// replaced.
-    fn truncate_existing(
+    /// Truncates the existing file `old`; follows a symbolic link. With [`CopyOptions::resume`] the
+    /// content stays. `None` if the file is to be replaced.
+    fn existing_to_write(
         &self,
         dir: &Vnode,
         name: &[u8],
@@ -327,33 +335,30 @@ impl<'a> ImageSink<'a> {
         if self.options.replaces(attr.nlink.into()) {
             return Ok(None);
         }
+        if self.options.resume {
+            return Ok(Some(file));
+        }
         let empty = SetAttr { size: Some(0), ..SetAttr::default() };
         self.ffs().setattr(self.cred(), &file, &empty).map_err(|error| self.error(error))?;
         Ok(Some(file))
     }
 
-    /// Sets the attributes of a file with all of its data, and gives it its name.
-    fn complete(&self, open: &OpenFile, report: &mut CopyReport) -> SinkResult {
-        let OpenFile { file, dir, target, meta, .. } = open;
-        let size = (open.size > open.written).then_some(open.size);
-        if self.options.preserve {
-            self.attributes(file, meta, size, report)?;
-            self.rename(dir, target)?;
-            return self.set_flags(file, meta.flags);
+    /// How many of `bytes` at `offset` the open file has already, if it is compared.
+    fn compare(&mut self, offset: u64, bytes: &[u8]) -> Result<usize, SinkError> {
+        let taken = self.open.as_mut().and_then(|open| {
+            let resume = open.resume.take()?;
+            Some((resume, open.file.clone(), open.meta.mtime))
+        });
+        let Some((mut resume, file, mtime)) = taken else { return Ok(0) };
+        let content = ImageContent { sink: self, file: &file, mtime };
+        let same = resume.matching(&content, offset, bytes);
+        let Some(open) = &mut self.open else { return same };
+        open.written = resume.size();
+        // After the first difference everything is written.
+        if same.is_err() || !resume.is_writing() {
+            open.resume = Some(resume);
         }
-        match target {
-            Target::New(_) => self.set_new(file, dir, meta.perm & 0o777, size),
-            Target::Existing => self.set_owner_and_size(file, size),
-            Target::Replacing { old, .. } if self.ffs().getattr(old).kind == FileType::Regular => {
-                self.copy_old_attributes(old, file, size)?;
-                self.rename(dir, target)?;
-                self.set_flags(file, self.ffs().getattr(old).flags)
-            }
-            Target::Replacing { .. } => {
-                self.set_new(file, dir, meta.perm & 0o777, size)?;
-                self.rename(dir, target)
-            }
-        }
+        same
     }
 }
 
@@ -369,8 +374,12 @@ impl Sink for ImageSink<'_> {
 
     fn data(&mut self, offset: u64, bytes: &[u8]) -> SinkResult {
         let (ffs, cred) = (self.ffs(), self.cred());
+        let same = self.compare(offset, bytes)?;
         let Some(open) = &mut self.open else { return Ok(()) };
-        let (mut at, mut rest) = (offset, bytes);
+        let (mut at, mut rest) = (offset + same as u64, &bytes[same..]);
+        if rest.is_empty() {
+            return Ok(());
+        }
         while !rest.is_empty() {
             let mode = WriteMode::default();
             match ffs.write(cred, &open.file, at, rest, mode) {
@@ -393,9 +402,17 @@ impl Sink for ImageSink<'_> {
     }
 
     fn end(&mut self, report: &mut CopyReport) -> SinkResult {
-        let Some(open) = self.open.take() else { return Ok(()) };
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        if let Some(mut resume) = open.resume.take() {
+            let (file, mtime) = (&open.file, open.meta.mtime);
+            let content = ImageContent { sink: self, file, mtime };
+            if resume.end(&content, open.size)? {
+                report.count_unchanged();
+            }
+            open.written = open.written.max(resume.size());
+        }
         let done = self.complete(&open, report);
-        if done.is_err() {
+        if done.is_err() && !self.options.resume {
             self.discard(&open.dir, &open.target);
         }
         done
@@ -403,17 +420,36 @@ impl Sink for ImageSink<'_> {
 
     fn abort(&mut self) -> Option<PartialFile> {
         let open = self.open.take()?;
-        self.discard(&open.dir, &open.target);
+        if !self.options.resume {
+            self.discard(&open.dir, &open.target);
+        }
+        if open.resume.as_ref().is_some_and(|resume| !resume.is_writing()) {
+            // It is as it was.
+            return None;
+        }
         matches!(open.target, Target::Existing)
             .then_some(PartialFile { written: open.written, size: open.size })
     }
 
+    fn unchanged(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
+        self.complete_unchanged(entry, report)
+    }
+
+    fn stopped(&mut self) {
+        // The copy has an error to report, and these files are compared by the next one.
+        let _ = self.sync_times();
+    }
+
     fn finish(&mut self, report: &mut CopyReport) -> Result<Vec<SkippedPath>, SinkError> {
         self.stack = PathStack::new();
+        self.sync_times()?;
         for (ino, path, meta) in std::mem::take(&mut self.directories) {
             let dir = self.ffs().vget(ino, None).map_err(|error| self.error(error))?;
-            self.attributes(&dir, &meta, None, report)?;
-            self.set_flags(&dir, meta.flags)?;
+            let kept = self.options.kept();
+            self.attributes(&dir, &meta, None, kept, report)?;
+            if kept.flags {
+                self.set_flags(&dir, meta.flags)?;
+            }
             report.set_path_of_losses(&path);
         }
         for (ino, flags) in self.late_flags.take() {

@@ -23,7 +23,7 @@ use crate::copy::report::Loss;
 use crate::copy::sink::Source;
 use crate::dir::sorted_entries;
 use crate::flags;
-use crate::namei::join;
+use crate::namei::{Last, PathError, join, namei_from};
 use crate::text::escape;
 
 /// Options of an [`ImageSource`].
@@ -31,6 +31,8 @@ use crate::text::escape;
 pub struct ImageSourceOptions {
     /// Send further names of a file as hard links.
     pub hard_links: bool,
+    /// Follow symbolic links below the top. A link to a directory above it is reported.
+    pub follow_all: bool,
     /// Send extended attributes and ACLs.
     pub xattrs: bool,
     /// Send each name of a file as a file, with the number of the file as [`Entry::identity`].
@@ -85,7 +87,9 @@ impl<'a> ImageSource<'a> {
 
 impl Source for ImageSource<'_> {
     fn send(self, emitter: &mut Emitter) -> Result<(), CopyEnded> {
+        let top_len = self.target.len();
         let mut walk = ImageWalk {
+            top_len,
             ffs: self.image.ffs,
             cred: self.image.cred,
             image: format!("{}:", self.image.name),
@@ -103,6 +107,8 @@ impl Source for ImageSource<'_> {
 struct ImageWalk<'a> {
     ffs: &'a Ffs,
     cred: &'a Cred,
+    /// Length of the target path of the top.
+    top_len: usize,
     /// `IMAGE:`, for messages.
     image: String,
     emitter: &'a mut Emitter,
@@ -126,6 +132,7 @@ struct Paths {
 /// A directory during the walk.
 struct OpenDirectory {
     paths: Paths,
+    ino: Ino,
     /// Names that remain, the next one last.
     remaining: Vec<(Vec<u8>, Ino)>,
 }
@@ -145,12 +152,30 @@ impl ImageWalk<'_> {
                 self.failed(&shown, "the name has a slash in it; the image is damaged")?;
                 continue;
             }
+            let below = target.get(self.top_len..).unwrap_or_default();
+            if self.emitter.excludes(below.strip_prefix(b"/").unwrap_or(below)) {
+                continue;
+            }
+            let dir = open.ino;
             match self.ffs.vget(ino, None) {
-                Ok(file) => self.file(&file, Paths { target, shown })?,
+                Ok(file) => match self.followed(dir, &name, file) {
+                    Ok(file) => self.file(&file, Paths { target, shown })?,
+                    Err(error) => self.failed(&shown, error)?,
+                },
                 Err(error) => self.failed(&shown, error)?,
             }
         }
         Ok(())
+    }
+
+    /// The file that the entry `name` of `dir` leads to: `file`, or with
+    /// [`ImageSourceOptions::follow_all`] the file at the end of the symbolic link.
+    fn followed(&self, dir: Ino, name: &[u8], file: Vnode) -> Result<Vnode, PathError> {
+        if !self.options.follow_all || self.ffs.getattr(&file).kind != FileType::Symlink {
+            return Ok(file);
+        }
+        let dir = self.ffs.vget(dir, None)?;
+        namei_from(self.ffs, self.cred, dir, name, Last::Follow)
     }
 
     fn failed(&mut self, shown: &[u8], why: impl Display) -> Result<(), CopyEnded> {
@@ -193,7 +218,8 @@ impl ImageWalk<'_> {
     /// was sent.
     fn identity(&mut self, attr: &Attr, paths: &Paths) -> (Option<u64>, Option<EntryKind>) {
         let ImageSourceOptions { hard_links, identities, .. } = self.options;
-        if !(hard_links || identities) || attr.nlink <= 1 {
+        // A file that symbolic links lead to is met under several names, too.
+        if !(hard_links || identities) || attr.nlink <= 1 && !self.options.follow_all {
             return (None, None);
         }
         if let Some((number, first)) = self.first_paths.get(&attr.ino) {
@@ -206,7 +232,12 @@ impl ImageWalk<'_> {
     }
 
     fn directory(&mut self, dir: &Vnode, attr: &Attr, paths: Paths) -> Result<(), CopyEnded> {
-        if !self.walked.insert(attr.ino) {
+        if self.options.follow_all {
+            if self.open.iter().any(|above| above.ino == attr.ino) {
+                let why = "a symbolic link leads to a directory above it";
+                return self.failed(&paths.shown, why);
+            }
+        } else if !self.walked.insert(attr.ino) {
             let why = "a second name of a directory; the image is damaged";
             return self.failed(&paths.shown, why);
         }
@@ -218,7 +249,7 @@ impl ImageWalk<'_> {
             self.failed(&paths.shown, error)?;
         }
         remaining.reverse();
-        self.open.push(OpenDirectory { paths, remaining });
+        self.open.push(OpenDirectory { paths, ino: attr.ino, remaining });
         Ok(())
     }
 
@@ -232,10 +263,11 @@ impl ImageWalk<'_> {
         let meta = self.meta(file, attr, &shown)?;
         let size = attr.size;
         let entry = Entry { path, kind: EntryKind::File(size), meta, identity };
+        let Some(entry) = self.emitter.offer(entry)? else { return Ok(()) };
         let snapshot = attr.flags.contains(FileFlags::SF_SNAPSHOT);
         let sparse = attr.blocks * 512 < size || snapshot;
         if self.options.data == FileData::Nothing {
-            self.emitter.entry(entry)?;
+            self.emitter.open(entry)?;
             return self.emitter.send(Event::End);
         }
         if size <= SMALL_FILE && !sparse {
@@ -244,7 +276,7 @@ impl ImageWalk<'_> {
                 Err(error) => self.failed(&shown, error),
             };
         }
-        self.emitter.entry(entry)?;
+        self.emitter.open(entry)?;
         let map = sparse && self.options.data == FileData::MapAndBytes;
         let sent = if map { self.map(file, size)? } else { Ok(()) };
         match sent {

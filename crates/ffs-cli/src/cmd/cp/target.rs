@@ -26,6 +26,11 @@ impl Target {
         self.name.clone().or(name).unwrap_or_default()
     }
 
+    /// Whether the target has a name of its own, so that copies do not keep theirs.
+    pub(super) fn is_name(&self) -> bool {
+        self.name.is_some()
+    }
+
     /// Fails for a source that is not a directory, if the name is for one.
     pub(super) fn takes(&self, directory: bool) -> Result<(), Failure> {
         match &self.slash {

@@ -193,6 +193,7 @@ impl Tree<'_> {
             identities: false,
             data: true,
             follow: true,
+            follow_all: false,
             stream: false,
             skip,
         };

@@ -13,6 +13,7 @@ mod record;
 mod replay;
 pub(crate) mod report;
 mod serve;
+#[cfg(target_os = "linux")]
 mod stress;
 pub(crate) mod study;
 mod sweep;
@@ -169,6 +170,7 @@ enum Experiment {
     Indexes(indexes::Args),
     Crash(crash::Args),
     Apps(apps::Args),
+    #[cfg(target_os = "linux")]
     Stress(stress::Args),
 }
 
@@ -195,6 +197,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         Experiment::Indexes(args) => indexes::run(args),
         Experiment::Crash(args) => crash::run(args),
         Experiment::Apps(args) => apps::run(args),
+        #[cfg(target_os = "linux")]
         Experiment::Stress(args) => stress::run(args),
     }
 }

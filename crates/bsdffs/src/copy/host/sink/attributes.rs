@@ -5,23 +5,32 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ffs_core::acl::linux;
 use ffs_core::{Timespec, linux_xattr};
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, RawMode, Stat, Timestamps, Uid};
 use rustix::io::Errno;
 
 use super::{HostSink, OpenFile, Target, failed};
 use crate::copy::acl::{Acls, PosixAcl};
 use crate::copy::entry::{Entry, EntryKind, EntryMeta};
 use crate::copy::error::{SinkError, SinkResult};
-use crate::copy::host::xattrs::{ACCESS, DEFAULT, loss_of_attribute, path_xattrs};
+use crate::copy::host::xattrs::{
+    ACCESS, DEFAULT, loss_of_attribute, path_xattrs, remove_xattr, set_xattr,
+};
+use crate::copy::options::Attributes;
 use crate::copy::report::{CopyReport, Loss};
 use crate::flags;
 
 impl HostSink {
     /// Sets the attributes of a file with its content.
     pub(super) fn set_attributes(&self, open: &OpenFile, report: &mut CopyReport) -> SinkResult {
-        if self.options.preserve {
-            return attributes(open.fd.as_fd(), &open.meta, report);
+        let kept = self.options.kept();
+        if kept != Attributes::ALL {
+            self.own_attributes(open, report)?;
         }
+        attributes(&open.fd, &open.meta, kept, report)
+    }
+
+    /// Sets the attributes that a file has without those of its source.
+    fn own_attributes(&self, open: &OpenFile, report: &mut CopyReport) -> SinkResult {
         match &open.target {
             Target::Replacing { name, old: Some(old), .. } => {
                 if FileType::from_raw_mode(old.st_mode) == FileType::RegularFile {
@@ -38,16 +47,18 @@ impl HostSink {
     pub(super) fn directory_attributes(
         &self,
         meta: &EntryMeta,
+        new: bool,
         report: &mut CopyReport,
     ) -> SinkResult {
-        let dir = self.top();
-        if self.options.preserve {
-            return attributes(dir, meta, report);
+        let (dir, kept) = (self.top(), self.options.kept());
+        if new && !kept.mode {
+            // The directory was created with all permissions of the owner.
+            let mode = rustix::fs::fstat(dir).map_err(failed)?.st_mode;
+            let allowed = mode & (0o7077 | RawMode::from(meta.perm));
+            let mode = Mode::from_raw_mode(allowed & 0o7777);
+            rustix::fs::fchmod(dir, mode).map_err(failed)?;
         }
-        // The directory was created with all permissions of the owner.
-        let mode = rustix::fs::fstat(dir).map_err(failed)?.st_mode;
-        let allowed = mode & (0o7077 | u32::from(meta.perm));
-        rustix::fs::fchmod(dir, Mode::from_raw_mode(allowed & 0o7777)).map_err(failed)
+        attributes(dir, meta, kept, report)
     }
 
     /// Sets the attributes of a file that is neither regular nor a directory.
@@ -57,18 +68,21 @@ impl HostSink {
         entry: &Entry,
         report: &mut CopyReport,
     ) -> SinkResult {
-        let (dir, meta) = (self.top(), &entry.meta);
-        if !meta.xattrs.is_empty() {
+        let (dir, meta, what) = (self.top(), &entry.meta, self.options.kept());
+        if what.xattrs && !meta.xattrs.is_empty() {
             report.record_loss(Loss::Xattr);
         }
-        if !meta.flags.is_empty() {
+        if what.flags && !meta.flags.is_empty() {
             report.record_loss(Loss::Flags);
         }
         let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
         let flags = AtFlags::SYMLINK_NOFOLLOW;
-        let given = rustix::fs::chownat(dir, name.as_c_str(), Some(uid), Some(gid), flags);
-        let kept = owner_kept(given, (meta.uid, meta.gid), report)?;
-        if !matches!(entry.kind, EntryKind::Symlink(_)) {
+        let mut kept = false;
+        if what.ownership {
+            let given = rustix::fs::chownat(dir, name.as_c_str(), Some(uid), Some(gid), flags);
+            kept = owner_kept(given, (meta.uid, meta.gid), report)?;
+        }
+        if what.mode && !matches!(entry.kind, EntryKind::Symlink(_)) {
             if meta.acls.access.is_some() {
                 report.record_loss(Loss::AccessAcl);
             }
@@ -79,28 +93,52 @@ impl HostSink {
             let mode = Mode::from_raw_mode(perm.into());
             rustix::fs::chmodat(dir, name.as_c_str(), mode, AtFlags::empty()).map_err(failed)?;
         }
+        if !what.timestamps {
+            return Ok(());
+        }
         rustix::fs::utimensat(dir, name.as_c_str(), &times(meta), flags).map_err(failed)
     }
 }
 
-/// Sets all attributes of an open file or directory to those of `meta`.
-fn attributes(fd: BorrowedFd<'_>, meta: &EntryMeta, report: &mut CopyReport) -> SinkResult {
-    let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
-    let given = rustix::fs::fchown(fd, Some(uid), Some(gid));
-    let kept = owner_kept(given, (meta.uid, meta.gid), report)?;
+/// Sets the attributes `what` of an open file or directory to those of `meta`.
+pub(super) fn attributes(
+    fd: impl AsFd,
+    meta: &EntryMeta,
+    what: Attributes,
+    report: &mut CopyReport,
+) -> SinkResult {
+    let fd = fd.as_fd();
+    let mut kept = false;
+    if what.ownership {
+        let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
+        let given = rustix::fs::fchown(fd, Some(uid), Some(gid));
+        kept = owner_kept(given, (meta.uid, meta.gid), report)?;
+    } else if what.mode && meta.perm & 0o6000 != 0 {
+        let stat = rustix::fs::fstat(fd).map_err(failed)?;
+        kept = (stat.st_uid, stat.st_gid) == (meta.uid, meta.gid);
+    }
     // After chown, which drops capabilities, and before a mode without write permission.
-    xattrs(fd, meta, report)?;
-    // Existing and inherited ACLs go first.
-    for name in [ACCESS, DEFAULT] {
-        match rustix::fs::fremovexattr(fd, name) {
-            Ok(()) | Err(Errno::NODATA | Errno::NOTSUP | Errno::INVAL | Errno::ACCESS) => {}
-            Err(error) => return Err(failed(error)),
+    xattrs(fd, meta, what, report)?;
+    if what.mode || what.acls && meta.acls != Acls::default() {
+        // Existing and inherited ACLs go first.
+        for name in [ACCESS, DEFAULT] {
+            match remove_xattr(fd, name) {
+                Ok(()) | Err(Errno::NOTSUP | Errno::INVAL | Errno::ACCESS) => {}
+                Err(error) => return Err(failed(error)),
+            }
         }
     }
-    let perm = mode_to_set(meta.acls.mode_without(meta.perm), kept);
-    rustix::fs::fchmod(fd, Mode::from_raw_mode(perm.into())).map_err(failed)?;
-    set_acls(fd, &meta.acls, report)?;
-    rustix::fs::futimens(fd, &times(meta)).map_err(failed)
+    if what.mode {
+        let perm = mode_to_set(meta.acls.mode_without(meta.perm), kept);
+        rustix::fs::fchmod(fd, Mode::from_raw_mode(perm.into())).map_err(failed)?;
+    }
+    if what.acls {
+        set_acls(fd, &meta.acls, report)?;
+    }
+    match what.timestamps {
+        true => rustix::fs::futimens(fd, &times(meta)).map_err(failed),
+        false => Ok(()),
+    }
 }
 
 /// Sets the ACLs. Until then the mode grants only the rights that remain without them.
@@ -118,7 +156,7 @@ fn set_acls(fd: BorrowedFd<'_>, acls: &Acls, report: &mut CopyReport) -> SinkRes
             report.record_loss(loss);
             continue;
         }
-        match rustix::fs::fsetxattr(fd, name, &value, XattrFlags::empty()) {
+        match set_xattr(fd, name, &value) {
             Ok(()) => {}
             Err(
                 Errno::NOTSUP
@@ -146,15 +184,12 @@ fn copy_old_attributes(
     let owner = (old.st_uid, old.st_gid);
     let (uid, gid) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
     let kept = owner_kept(rustix::fs::fchown(fd, Some(uid), Some(gid)), owner, report)?;
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let attrs = rustix::fs::openat(dir, name, flags, Mode::empty())
-        .and_then(|old| path_xattrs(&old))
-        .map_err(failed)?;
+    let attrs = path_xattrs(dir, name).map_err(failed)?;
     let acl = attrs.iter().find(|(name, _)| name == ACCESS);
     let access = acl.map(|(_, value)| PosixAcl::from_linux(value));
     let old_acls = Acls { access, ..Acls::default() };
     // The new file may have inherited an ACL from the directory.
-    let _ = rustix::fs::fremovexattr(fd, ACCESS);
+    let _ = remove_xattr(fd, ACCESS);
     let mode = mode_to_set(old_acls.mode_without((old.st_mode & 0o7777) as u16), kept);
     rustix::fs::fchmod(fd, Mode::from_raw_mode(mode.into())).map_err(failed)?;
     set_acls(fd.as_fd(), &old_acls, report)?;
@@ -163,7 +198,7 @@ fn copy_old_attributes(
         if name.starts_with(b"security.") || name == ACCESS {
             continue;
         }
-        match rustix::fs::fsetxattr(fd, name.as_slice(), &value, XattrFlags::empty()) {
+        match set_xattr(fd, &name, &value) {
             Ok(()) => {}
             Err(Errno::NOTSUP | Errno::PERM) => report.record_loss(Loss::Xattr),
             Err(error) => return Err(failed(error)),
@@ -205,9 +240,14 @@ fn times(meta: &EntryMeta) -> Timestamps {
     Timestamps { last_access: spec(meta.atime), last_modification: spec(meta.mtime) }
 }
 
-fn xattrs(fd: BorrowedFd<'_>, meta: &EntryMeta, report: &mut CopyReport) -> SinkResult {
+fn xattrs(
+    fd: BorrowedFd<'_>,
+    meta: &EntryMeta,
+    what: Attributes,
+    report: &mut CopyReport,
+) -> SinkResult {
     let mut set = |name: Vec<u8>, value: &[u8], loss: Loss| {
-        match rustix::fs::fsetxattr(fd, name.as_slice(), value, XattrFlags::empty()) {
+        match set_xattr(fd, &name, value) {
             Ok(()) => Ok(()),
             // The host does not support the attribute, or only for root, or not of this size.
             Err(Errno::NOTSUP | Errno::PERM | Errno::TOOBIG | Errno::RANGE | Errno::NOSPC) => {
@@ -217,12 +257,12 @@ fn xattrs(fd: BorrowedFd<'_>, meta: &EntryMeta, report: &mut CopyReport) -> Sink
             Err(error) => Err(failed(error)),
         }
     };
-    for attr in &meta.xattrs {
+    for attr in meta.xattrs.iter().filter(|_| what.xattrs) {
         let name = linux_xattr::to_linux(attr.namespace, &attr.name);
         let loss = loss_of_attribute(&name);
         set(name, &attr.value, loss)?;
     }
-    if !meta.flags.is_empty() {
+    if what.flags && !meta.flags.is_empty() {
         let name = [b"user.", flags::XATTR].concat();
         set(name, flags::to_text(meta.flags).as_bytes(), Loss::Flags)?;
     }

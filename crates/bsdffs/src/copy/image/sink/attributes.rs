@@ -8,10 +8,11 @@ use ffs_core::{
 use ffs_ondisk::acl;
 
 use super::ImageSink;
-use crate::copy::acl::{Nfs4Acl, PosixAcl};
+use crate::copy::acl::{Acls, Nfs4Acl, PosixAcl};
 use crate::copy::entry::EntryMeta;
 use crate::copy::error::{SinkError, SinkResult};
 use crate::copy::host::loss_of_attribute;
+use crate::copy::options::Attributes;
 use crate::copy::report::{CopyReport, Loss};
 use crate::flags;
 use crate::text::escape;
@@ -22,15 +23,19 @@ impl ImageSink<'_> {
         Ok(())
     }
 
-    /// Sets all attributes of `meta` except the file flags, which may forbid the rest.
+    /// Sets the attributes `what` of `meta` except the file flags, which may forbid the rest.
     pub(super) fn attributes(
         &self,
         file: &Vnode,
         meta: &EntryMeta,
         size: Option<u64>,
+        what: Attributes,
         report: &mut CopyReport,
     ) -> SinkResult {
-        for attr in &meta.xattrs {
+        if what == Attributes::NONE && size.is_none() {
+            return Ok(());
+        }
+        for attr in meta.xattrs.iter().filter(|_| what.xattrs) {
             let (namespace, name) = (attr.namespace, &attr.name);
             let how = XattrSet::Any;
             match self.ffs().setxattr(self.cred(), file, namespace, name, &attr.value, how) {
@@ -45,23 +50,57 @@ impl ImageSink<'_> {
                 }
             }
         }
-        let perm = self.set_acls(file, meta, report)?;
-        let (uid, gid) = self.options.owner.unwrap_or((meta.uid, meta.gid));
+        let (owner, times) = (self.options.owner.unwrap_or((meta.uid, meta.gid)), what.timestamps);
+        let (uid, gid) = what.ownership.then_some(owner).unzip();
         self.set(
             file,
             &SetAttr {
-                perm: Some(perm),
-                uid: Some(uid),
-                gid: Some(gid),
+                perm: self.perm(file, meta, what, report)?,
+                uid,
+                gid,
                 size,
-                atime: Some(SetTime::To(meta.atime)),
-                mtime: Some(SetTime::To(meta.mtime)),
-                birthtime: Some(meta.birthtime),
+                atime: times.then_some(SetTime::To(meta.atime)),
+                mtime: times.then_some(SetTime::To(meta.mtime)),
+                birthtime: times.then_some(meta.birthtime),
                 flags: None,
                 // The mode of the source has the bits to set.
-                set_id: SetIdBits::Keep,
+                set_id: if what.mode || what.xattrs {
+                    SetIdBits::Keep
+                } else {
+                    SetIdBits::default()
+                },
             },
         )
+    }
+
+    /// Sets the ACLs; returns the mode to set, if that of the source is kept.
+    fn perm(
+        &self,
+        file: &Vnode,
+        meta: &EntryMeta,
+        what: Attributes,
+        report: &mut CopyReport,
+    ) -> Result<Option<u16>, SinkError> {
+        let lists = meta.acls != Acls::default();
+        if !(what.mode || what.acls && lists) {
+            // Set-id bits would give the rights of the new owner.
+            let perm = self.ffs().getattr(file).perm;
+            return Ok((what.ownership && perm & 0o6000 != 0).then_some(perm & 0o1777));
+        }
+        let perm = if what.acls {
+            self.set_acls(file, meta, report)?
+        } else {
+            let bare = EntryMeta { acls: Acls::default(), ..meta.clone() };
+            self.set_acls(file, &bare, report)?;
+            meta.acls.mode_without(meta.perm)
+        };
+        let attr = self.ffs().getattr(file);
+        if !what.mode {
+            return Ok(Some(attr.perm & 0o7000 | perm & 0o777));
+        }
+        // Without the owner of the source, set-id bits would give the rights of another user.
+        let same = (attr.uid, attr.gid) == (meta.uid, meta.gid);
+        Ok(Some(if what.ownership || same { perm } else { perm & 0o1777 }))
     }
 
     /// Sets the ACLs of `meta` and removes others; returns the mode to set with the ACLs that could

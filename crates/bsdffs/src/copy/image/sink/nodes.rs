@@ -2,9 +2,10 @@
 
 use ffs_core::{DeviceNumber, Error, FileFlags, FileType, NodeKind, SetAttr, Vnode};
 
-use super::ImageSink;
+use super::{ImageSink, Target};
 use crate::copy::entry::{Entry, EntryKind};
 use crate::copy::error::{SinkError, SinkResult, SkipReason};
+use crate::copy::options::Attributes;
 use crate::copy::path::split_last;
 use crate::copy::report::CopyReport;
 use crate::namei::{Last, namei_from};
@@ -80,27 +81,43 @@ impl ImageSink<'_> {
         if let EntryKind::Symlink(text) = &entry.kind {
             self.check_loop(&dir, name, text)?;
         }
-        let (file, target) = self.create(&dir, name, &entry.meta, create)?;
-        let ino = self.ffs().getattr(&file).ino;
-        if let Some(id) = entry.identity {
-            self.identities.insert(id, ino);
-        }
-        if self.options.protect_created || matches!(entry.kind, EntryKind::Symlink(_)) {
-            self.created.insert(ino);
-        }
-        let set = if self.options.preserve {
-            self.attributes(&file, &entry.meta, None, report)
+        let (file, target) = match self.existing_node(&dir, name, &entry.kind) {
+            Some(file) => (file, Target::Existing),
+            None => self.create(&dir, name, &entry.meta, create)?,
+        };
+        self.note(entry, file.ino());
+        let kept = self.options.kept();
+        let own = if kept == Attributes::ALL || matches!(target, Target::Existing) {
+            Ok(())
         } else if let EntryKind::Symlink(_) = entry.kind {
             self.set_owner(&file)
         } else {
             self.set_new(&file, &dir, perm & 0o777, None)
         };
+        let set = own.and_then(|()| self.attributes(&file, &entry.meta, None, kept, report));
         let done = set.and_then(|()| self.rename(&dir, &target));
         if let Err(error) = done {
             self.discard(&dir, &target);
             return Err(error);
         }
-        if self.options.preserve { self.set_flags(&file, entry.meta.flags) } else { Ok(()) }
+        if kept.flags { self.set_flags(&file, entry.meta.flags) } else { Ok(()) }
+    }
+
+    /// With [`CopyOptions::resume`](crate::copy::CopyOptions::resume) a file of this kind that has
+    /// the name: a link with the same text, the same device.
+    fn existing_node(&self, dir: &Vnode, name: &[u8], kind: &EntryKind) -> Option<Vnode> {
+        if !self.options.resume {
+            return None;
+        }
+        let file = self.ffs().lookup(self.cred(), dir, name).ok()?;
+        let attr = self.ffs().getattr(&file);
+        let same = Some(attr.kind) == kind.file_type()
+            && kind.device().is_none_or(|number| DeviceNumber::from_disk(attr.rdev) == number)
+            && match kind {
+                EntryKind::Symlink(text) => self.ffs().readlink(&file).is_ok_and(|t| t == *text),
+                _ => true,
+            };
+        same.then_some(file)
     }
 
     /// Refuses to replace a file by a symbolic link to it, which would then lead to itself.

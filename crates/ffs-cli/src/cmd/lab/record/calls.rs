@@ -75,6 +75,7 @@ fn error_name(number: i32) -> String {
         Errno::NAMETOOLONG => "ENAMETOOLONG",
         Errno::NOSYS => "ENOSYS",
         Errno::NOTEMPTY => "ENOTEMPTY",
+        #[cfg(target_os = "linux")]
         Errno::NODATA => "ENODATA",
         Errno::OPNOTSUPP => "EOPNOTSUPP",
         Errno::STALE => "ESTALE",

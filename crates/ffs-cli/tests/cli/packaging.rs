@@ -1,0 +1,60 @@
+//! The scripts of `packaging/` with the command itself.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::common::{Dir, ok, text};
+
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_ffs"))
+}
+
+fn packaging(script: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(script)
+}
+
+fn call(program: &Path, args: &[&str]) -> Output {
+    Command::new(program).args(args).output().unwrap()
+}
+
+#[test]
+fn the_first_steps_work() {
+    let output = Command::new("sh").arg(packaging("smoke")).arg(program()).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn an_installation_has_pages_completions_and_helpers() {
+    let dir = Dir::new();
+    let (prefix, sbin) = (dir.path("usr"), dir.path("sbin"));
+    let mut install = Command::new("sh");
+    install.arg(packaging("install")).arg("--prefix").arg(&prefix).arg("--sbindir").arg(&sbin);
+    let output = install.arg(program()).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    for page in ["man1/ffs.1.gz", "man8/ffs-mount.8.gz", "man8/mount.ufs.8.gz"] {
+        assert!(fs::metadata(prefix.join("share/man").join(page)).unwrap().len() > 0, "{page}");
+    }
+    let bash = fs::read_to_string(prefix.join("share/bash-completion/completions/ffs")).unwrap();
+    assert!(bash.contains("newfs") && bash.contains("complete -F"), "{bash:.200}");
+    let unit = fs::read_to_string(prefix.join("lib/systemd/system/ffs@.service")).unwrap();
+    assert!(unit.contains(&format!("ExecStart={}/bin/ffs mount ", prefix.display())), "{unit}");
+
+    // As mount(8) calls it. With -f nothing is mounted, so that no rights are needed.
+    let image = &dir.str("a.img")[..];
+    ok(&["newfs", "-s", "16m", image]);
+    for helper in ["mount.ufs", "mount.fuse.ffs", "mount.fuseblk.ffs"] {
+        let helper = sbin.join(helper);
+        let words = [image, "/mnt", "-n", "-v", "-s", "-f", "-o", "ro,ufstype=ufs2"];
+        let output = call(&helper, &words);
+        assert!(output.status.success(), "{}", text(&output));
+        let output = call(&helper, &[image, "/mnt", "-f", "-o", "ro,noatme"]);
+        assert_eq!(output.status.code(), Some(32), "{}", text(&output));
+        assert!(text(&output).contains("did you mean 'noatime'"), "{}", text(&output));
+    }
+    for helper in ["umount.fuse.ffs", "umount.fuseblk.ffs"] {
+        let output = call(&sbin.join(helper), &[&dir.str("usr")]);
+        assert_eq!(output.status.code(), Some(32), "{}", text(&output));
+        assert!(text(&output).contains("nothing is mounted there"), "{}", text(&output));
+    }
+}

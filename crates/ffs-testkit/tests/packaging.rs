@@ -1,0 +1,171 @@
+//! The packages against what `packaging/install` installs: each file is in each package.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at surprises")]
+
+use ffs_testkit::repository::{self, read};
+use ffs_testkit::tools::have;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where `packaging/make` puts the files, as the manifests name it.
+const STAGED: &str = "target/release/staged";
+
+/// A program that writes the same files as ffs does.
+const STAND_IN: &str = r#"#!/bin/sh
+case $1 in
+man)
+    mkdir -p "$2/man1" "$2/man8"
+    echo page >"$2/man1/ffs.1"
+    echo page >"$2/man8/ffs-mount.8"
+    ;;
+completions) echo "$2" ;;
+esac
+"#;
+
+/// A directory that is removed in the end.
+struct Tree(PathBuf);
+
+impl Tree {
+    fn new() -> Tree {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ffs-install-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Tree(path)
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        // A directory that remains does no harm.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { files_below(&path, found) } else { found.push(path) }
+    }
+}
+
+/// The files that `packaging/install` makes with these options, as absolute paths, sorted.
+fn installed(options: &[&str]) -> BTreeSet<String> {
+    let tree = Tree::new();
+    let program = tree.0.join("ffs");
+    fs::write(&program, STAND_IN).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let root = tree.0.join("root");
+    let mut command = Command::new("sh");
+    command.arg(repository::root().join("packaging/install")).args(options);
+    let output = command.arg("--destdir").arg(&root).arg(&program).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut found = Vec::new();
+    files_below(&root, &mut found);
+    let path = |file: &PathBuf| format!("/{}", file.strip_prefix(&root).unwrap().display());
+    found.iter().map(path).collect()
+}
+
+/// The sources of the assets of a table of the manifest, without the folder, and where each goes.
+fn assets(table: &str) -> Vec<(String, String)> {
+    let manifest = read("crates/ffs-cli/Cargo.toml");
+    let (_, rest) = manifest.split_once(&format!("[package.metadata.{table}]\n")).unwrap();
+    let (_, rest) = rest.split_once("assets = [\n").unwrap();
+    let (list, _) = rest.split_once("\n]").unwrap();
+    let asset = |line: &str| {
+        let words: Vec<&str> = line.split('"').collect();
+        let source = words[1].strip_prefix(STAGED).unwrap_or_else(|| panic!("{line}"));
+        (source.to_owned(), words[3].trim_start_matches('/').to_owned())
+    };
+    list.lines().map(asset).collect()
+}
+
+/// Whether an asset contains a file: its path, or `*` for all files of a folder.
+fn contains(asset: &str, file: &str) -> bool {
+    match asset.strip_suffix('*') {
+        Some(folder) => file.strip_prefix(folder).is_some_and(|name| !name.contains('/')),
+        None => asset == file,
+    }
+}
+
+#[test]
+fn each_package_has_every_file_that_is_installed() {
+    let files = installed(&["--prefix", "/usr"]);
+    assert!(files.contains("/usr/sbin/mount.ufs") && files.contains("/usr/bin/ffs"), "{files:?}");
+    for table in ["deb", "generate-rpm"] {
+        let assets = assets(table);
+        for (source, _) in &assets {
+            assert!(files.iter().any(|file| contains(source, file)), "{table}: no {source}");
+        }
+        for file in &files {
+            let has = assets.iter().any(|(source, _)| contains(source, file));
+            // cargo-deb makes the file `copyright` of the licence.
+            let is_licence = table == "deb" && file.ends_with("/LICENSE");
+            assert!(has || is_licence, "{table} lacks {file}");
+        }
+        for (source, to) in &assets {
+            let folder = |path: &str| path.rsplit_once('/').unwrap().0.to_owned();
+            let moved = to.starts_with("usr/share/zsh/vendor-completions/");
+            assert!(moved || folder(source) == format!("/{}", folder(to)), "{source} to {to}");
+        }
+    }
+}
+
+#[test]
+fn without_a_system_only_program_and_documents_are_installed() {
+    let files = installed(&["--prefix", "/opt/ffs", "--no-system"]);
+    assert!(files.contains("/opt/ffs/bin/ffs"));
+    for file in &files {
+        let kept = file == "/opt/ffs/bin/ffs" || file.starts_with("/opt/ffs/share/");
+        assert!(kept && !file.contains("mount.ufs") && !file.contains("examples"), "{file}");
+    }
+}
+
+#[test]
+fn the_guide_lists_what_is_installed() {
+    let guide = read("docs/guide/installing.md");
+    let (_, table) = guide.split_once("## What is installed").unwrap();
+    let (table, _) = table.split_once("\n## ").unwrap();
+    for file in installed(&["--prefix", "/usr"]) {
+        let name = file.rsplit('/').next().unwrap();
+        let by_folder = ["/share/man/", "/share/doc/", "/share/zsh", "/share/fish", "/licenses/"];
+        let listed = table.contains(name) || by_folder.iter().any(|part| file.contains(part));
+        assert!(listed, "docs/guide/installing.md does not list {file}");
+    }
+}
+
+#[test]
+fn recipes_have_the_version_of_the_workspace() {
+    let manifest = read("Cargo.toml");
+    let version = manifest.lines().find_map(|line| line.strip_prefix("version = ")).unwrap();
+    let version = version.trim_matches('"');
+    assert!(read("packaging/PKGBUILD").contains(&format!("\npkgver={version}\n")));
+    assert!(read("packaging/bsdffs.rb").contains(&format!("/v{version}/ffs-{version}.tar.gz\"")));
+}
+
+#[test]
+fn workflow_and_recipes_name_the_same_tools() {
+    let text = read("packaging/README.md");
+    for tool in ["cargo-deb@", "cargo-generate-rpm@"] {
+        let (_, version) = text.split_once(tool).unwrap();
+        let version = version.split_whitespace().next().unwrap();
+        let workflow = read(".github/workflows/release.yml");
+        assert!(workflow.contains(&format!("{tool}{version}")), "{tool}{version}");
+    }
+}
+
+#[test]
+fn scripts_pass_shellcheck() {
+    if !have(&["shellcheck"]) {
+        return;
+    }
+    let scripts = ["install", "make", "smoke", "test-deb", "helper", "PKGBUILD"];
+    let mut command = Command::new("shellcheck");
+    command.current_dir(repository::root().join("packaging")).args(scripts);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
