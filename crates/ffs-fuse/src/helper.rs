@@ -68,8 +68,10 @@ fn recognise(arguments: &[OsString]) -> Option<Result<Call, String>> {
     let name = Path::new(program).file_name().and_then(OsStr::to_str).unwrap_or("");
     by_name(name, rest)
         .or_else(|| {
-            let (name, rest) = rest.split_first()?;
-            by_name(name.to_str()?, rest)
+            // The scripts of a package run `ffs mount.ufs ...`. Links to other commands take any
+            // file name as an argument.
+            let (helper, rest) = rest.split_first().filter(|_| name.starts_with("ffs"))?;
+            by_name(helper.to_str()?, rest)
         })
         .or_else(|| {
             // mount.fuse runs the type's name as a command, always with absolute paths and -o.

@@ -109,7 +109,7 @@ impl Server {
         &self.fs
     }
 
-    /// Whether large reads may be sent by splice(2). A ring has no way for that.
+    /// Whether large reads may be sent by splice(2). io_uring does not support it.
     pub(crate) fn splices(&self) -> bool {
         self.options.splice_read && !self.io_uring
     }

@@ -43,7 +43,7 @@ pub(crate) struct Reply<'b> {
     pub(crate) stale: Option<u64>,
     /// Content of which the kernel's page cache may have an older version.
     pub(crate) stale_pages: Option<Pages>,
-    /// Sends a large content without a copy, if the way of requests has that.
+    /// Sends a large content without a copy, if the transport supports it.
     splice: Option<SpliceSender<'b>>,
     /// Bytes of content that were sent already, by splice(2).
     sent: Option<usize>,

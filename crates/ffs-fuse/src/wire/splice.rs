@@ -6,7 +6,7 @@
 //! **Invariants.**
 //! 1. A pipe is empty between replies. One in which a transfer failed is closed, not used again.
 //! 2. The pipe never blocks: a content that does not fit is not begun.
-//! 3. After [`SpliceSender::send`] the request has its reply, or the caller sends one: never both.
+//! 3. After [`SpliceSender::send`] the request has its reply, or the caller sends one.
 
 use super::HEADER;
 use ffs_device::HostRange;
@@ -16,8 +16,6 @@ use rustix::pipe::{PipeFlags, SpliceFlags};
 
 /// The least content for which moving references is cheaper than copying, bytes.
 pub(crate) const LEAST: usize = 64 << 10;
-/// Bytes of a pipe's slot: a page. A range can begin and end within one.
-const PAGE: u64 = 4096;
 
 /// The pipe of a worker.
 pub(crate) enum SplicePipe {
@@ -31,8 +29,13 @@ pub(crate) enum SplicePipe {
 pub(crate) struct Ends {
     reader: OwnedFd,
     writer: OwnedFd,
-    /// Slots.
-    pages: u64,
+    /// Slots, of a page each. A range can begin and end within one.
+    slots: u64,
+}
+
+/// Bytes of a slot.
+fn page() -> u64 {
+    rustix::param::page_size() as u64
 }
 
 impl Ends {
@@ -45,14 +48,15 @@ impl Ends {
             }
         }
         let size = rustix::pipe::fcntl_getpipe_size(&writer)?;
-        Ok(Ends { reader, writer, pages: size as u64 / PAGE })
+        Ok(Ends { reader, writer, slots: size as u64 / page() })
     }
 
     /// Whether a header and these ranges fit.
     fn holds(&self, ranges: &[HostRange<'_>]) -> bool {
-        let slots = |range: &HostRange<'_>| (range.offset % PAGE + range.length).div_ceil(PAGE);
+        let page = page();
+        let slots = |range: &HostRange<'_>| (range.offset % page + range.length).div_ceil(page);
         // The header has a slot of its own.
-        ranges.iter().map(slots).sum::<u64>() < self.pages
+        ranges.iter().map(slots).sum::<u64>() < self.slots
     }
 
     /// Puts the reply into the pipe.
@@ -115,22 +119,27 @@ impl<'b> SpliceSender<'b> {
         let mut header = [0; HEADER];
         header[..4].copy_from_slice(&(length as u32).to_ne_bytes());
         header[8..].copy_from_slice(&self.unique.to_ne_bytes());
-        if ends.fill(&header, ranges).is_err() {
+        if let Err(e) = ends.fill(&header, ranges) {
             // The copy reports what is wrong with the image.
-            *self.pipe = SplicePipe::Closed;
+            *self.pipe = match e {
+                // The file system of the image has no splice(2), or the pipe has fewer slots.
+                Errno::INVAL | Errno::OPNOTSUPP | Errno::AGAIN => SplicePipe::Unusable,
+                _ => SplicePipe::Closed,
+            };
             return false;
         }
         let (from, flags) = (&ends.reader, SpliceFlags::empty());
         match rustix::pipe::splice(from, None, self.device, None, length, flags) {
             Ok(_) => true,
-            // The request was interrupted, or the mount has ended.
-            Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => {
-                *self.pipe = SplicePipe::Closed;
-                true
-            }
-            Err(_) => {
-                *self.pipe = SplicePipe::Unusable;
-                false
+            Err(e) => {
+                *self.pipe = match e {
+                    Errno::INVAL | Errno::OPNOTSUPP => SplicePipe::Unusable,
+                    _ => SplicePipe::Closed,
+                };
+                // The kernel lacked memory or rejected the message, and waits for another. After
+                // other errors the request has ended: it was interrupted, its reader got an error,
+                // or the mount is no more.
+                !matches!(e, Errno::NOMEM | Errno::AGAIN | Errno::INVAL | Errno::OPNOTSUPP)
             }
         }
     }
