@@ -210,7 +210,7 @@ class Volume(_ffs.Volume):
     def close(self) -> None:
         """Flushes and closes the open files, writes everything, and marks the volume clean.
 
-        After an error of the device the volume stays open, and `close` can be repeated.
+        The volume is closed also if a stream cannot be flushed; the error is raised then.
         """
         if self.closed:
             return
@@ -219,12 +219,14 @@ class Volume(_ffs.Volume):
         failure: OSError | None = None
         for stream in streams:
             # A stream that is just being closed may have released the last user of this volume.
-            if stream.closed:
-                continue
             try:
-                stream.close()
+                if not stream.closed:
+                    stream.close()
             except OSError as error:
                 failure = failure or error
+            except ValueError:
+                # A text stream whose buffer was detached; the buffer has to be closed by its user.
+                continue
         super().close()
         if failure is not None:
             raise failure

@@ -217,10 +217,16 @@ class UFSFileSystem(AbstractFileSystem):  # type: ignore[misc]
             content: bytes = file.pread(length, first)  # type: ignore[attr-defined]
             return content
 
+    def _ino(self, path: str) -> int:
+        """The number of the file at `path`, through symbolic links."""
+        return self.volume.stat(self._strip_protocol(path)).st_ino
+
     def cp_file(self, path1: str, path2: str, **_options: Any) -> None:
         if self.isdir(path1):
             self.makedirs(path2, exist_ok=True)
             return
+        if self.exists(path2) and self._ino(path1) == self._ino(path2):
+            raise shutil.SameFileError(f"{path1!r} and {path2!r} are the same file")
         with self.open(path1, "rb") as source, self.open(path2, "wb") as target:
             shutil.copyfileobj(source, target, 1 << 20)
 
