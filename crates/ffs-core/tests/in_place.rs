@@ -62,7 +62,7 @@ fn agrees(fs: &Ffs, file: &Vnode, model: &[u8], at: usize, len: usize) -> bool {
             file.read_exact_at(&mut bytes, range.offset).unwrap();
             all.extend(bytes);
         }
-        all
+        Some(all)
     });
     let got = got.unwrap();
     assert!(got.as_deref().is_none_or(|got| got == want), "at {at}, {len} bytes");
@@ -114,6 +114,23 @@ fn ranges_have_the_content_of_any_read() {
         assert!(in_place > 10 && copied > 10, "{shape:?}: {in_place} in place, {copied} copied");
         fs.unmount().unwrap();
     }
+}
+
+#[test]
+fn only_what_was_read_in_place_is_counted() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("disk.img");
+    image(&path, (Endian::Little, Format::Ufs2, 16384, 2048));
+    let fs = mount(&path, OrderingPolicy::None);
+    write(&fs, &file(&fs, "f"), &mut Vec::new(), 0, &vec![7; 1 << 20]);
+    fs.sync().unwrap();
+    let file = file(&fs, "f");
+    let before = fs.counters().bytes_read;
+    let refused: Option<()> = fs.read_in_place(&file, 0, 1 << 20, |_| None).unwrap();
+    assert_eq!((refused, fs.counters().bytes_read - before), (None, 0));
+    assert_eq!(fs.read_in_place(&file, 0, 1 << 20, |_| Some(())).unwrap(), Some(()));
+    assert_eq!(fs.counters().bytes_read - before, 1 << 20);
+    fs.unmount().unwrap();
 }
 
 #[test]

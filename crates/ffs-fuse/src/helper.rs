@@ -227,6 +227,7 @@ mod tests {
             "ffs mount /a.img /mnt",
             "ffs ls /a.img",
             "newfs /a.img /mnt",
+            "newfs mount.ufs /mnt",
             "ffs /sbin/mount.ufs /a.img /mnt",
         ] {
             assert_eq!(call(line), None, "{line}");

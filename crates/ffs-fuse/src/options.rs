@@ -290,7 +290,7 @@ words! {
         writes Y to /sys/module/fuse/parameters/enable_uring; on: or the mount fails"
         |o, v| read!(o.io_uring, io_uring(v));
     "splice_read" "" "the content of large reads passes from a raw image to the kernel by \
-        splice(2), without a copy (the default); not with io_uring"
+        splice(2), and the server does not copy it (the default); not with io_uring"
         |o, _| set!(o.splice_read => true);
     "no_splice_read" "" "the server copies the content of each read"
         |o, _| set!(o.splice_read => false);

@@ -76,6 +76,7 @@ pub(crate) use balloc::{BufFill, Granted};
 pub(crate) use dirstate::{DirState, Moved};
 pub(crate) use holes::Growth;
 pub(crate) use locked::{InodeView, LockedInode};
+pub(crate) use read::DIRECT_BYTES;
 pub(crate) use table::InodeTable;
 
 use crate::namecache::NameLinks;

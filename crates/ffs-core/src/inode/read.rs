@@ -16,7 +16,7 @@ use ffs_ondisk::{FragNo, Lbn};
 use smallvec::SmallVec;
 
 /// The length of an extent of whole blocks, in bytes, from which on it is read past the cache.
-const DIRECT_BYTES: u64 = 64 << 10;
+pub(crate) const DIRECT_BYTES: u64 = 64 << 10;
 /// Most ranges of the host's file for one read. With more, copying is faster.
 const MAX_RANGES: usize = 8;
 
@@ -48,7 +48,7 @@ impl<'a> InodeView<'a> {
     /// The ranges of the host's file that have the content from byte `off`: `len` bytes, or those
     /// to the end of the file. `None` if a part is dirty, is a hole or is not in a file of the
     /// host, or if the read is small or in many pieces. The ranges have the content until the inode
-    /// is unlocked. Notes the access.
+    /// is unlocked.
     ///
     /// # Errors
     /// As [`InodeView::read_at`].
@@ -79,11 +79,15 @@ impl<'a> InodeView<'a> {
             ranges.push(range);
             pos += n;
         }
+        Ok(Some(ranges))
+    }
+
+    /// Counts and notes that `ranges` were read.
+    pub(crate) fn note_read(self, ranges: &[HostRange<'_>]) {
         let c = &self.ump.cache.counters;
         add(&c.reads, ranges.len() as u64);
-        add(&c.bytes_read, end - off);
+        add(&c.bytes_read, ranges.iter().map(|range| range.length).sum());
         self.touch_accessed();
-        Ok(Some(ranges))
     }
 
     /// Reads a part of `out`, at least one byte.

@@ -5,7 +5,7 @@ use super::xattrs::drop_capability;
 use super::{Vnode, check_alive, reserve_of};
 use crate::cred::Cred;
 use crate::error::{Error, Result};
-use crate::inode::{Growth, InodeData, LockedInode};
+use crate::inode::{DIRECT_BYTES, Growth, InodeData, LockedInode};
 use crate::mount::Ffs;
 use crate::ordering::InodeChange;
 use crate::types::{Fallocate, SetIdBits, SyncScope, WriteMode};
@@ -34,11 +34,14 @@ impl Ffs {
         self.0.view(&file.ip, &data).read_at(offset, buf)
     }
 
+    /// The least that [`Ffs::read_in_place`] reads, bytes. Below it a copy is cheaper.
+    pub const LEAST_IN_PLACE: u64 = DIRECT_BYTES;
+
     /// As [`Ffs::read`], but passes to `send` where the content is in a file of the host: `length`
     /// bytes from `offset`, or those to the end of the file. The ranges have the content only while
-    /// `send` runs. Returns `None`, without a call, if [`Ffs::read`] has to copy the content: a
-    /// part is dirty or is a hole, the volume is not in a file of the host, or the read is
-    /// small.
+    /// `send` runs. Returns what `send` returns, which is `None` if it did not read the ranges.
+    /// Returns `None` without a call if [`Ffs::read`] has to copy the content: a part is dirty or
+    /// is a hole, the volume is not in a file of the host, or the read is small.
     ///
     /// # Errors
     /// As [`Ffs::read`].
@@ -47,11 +50,17 @@ impl Ffs {
         file: &Vnode,
         offset: u64,
         length: u64,
-        send: impl FnOnce(&[HostRange<'_>]) -> R,
+        send: impl FnOnce(&[HostRange<'_>]) -> Option<R>,
     ) -> Result<Option<R>> {
         let data = file.ip.read();
         check_regular(&data)?;
-        Ok(self.0.view(&file.ip, &data).host_ranges(offset, length)?.map(|ranges| send(&ranges)))
+        let view = self.0.view(&file.ip, &data);
+        let Some(ranges) = view.host_ranges(offset, length)? else { return Ok(None) };
+        let sent = send(&ranges);
+        if sent.is_some() {
+            view.note_read(&ranges);
+        }
+        Ok(sent)
     }
 
     /// Writes at `offset`, or at the end of the file. Returns fewer bytes than given if space ran

@@ -6,7 +6,7 @@ use crate::wire::{
     WRITE_CACHE, WRITE_KILL_SUIDGID, fopen,
 };
 use ffs_core::{
-    Access, Atime, Attr, Cred, Fallocate, FileFlags, FileType, SetIdBits, Vnode, WriteMode,
+    Access, Atime, Attr, Cred, Fallocate, Ffs, FileFlags, FileType, SetIdBits, Vnode, WriteMode,
 };
 use ffs_device::HostRange;
 
@@ -93,13 +93,15 @@ impl Server {
         let size = (a.u32()? as usize).min(MAX_IO);
         let cached = a.u32()? & IO_LOCKOWNER == 0;
         let file = self.nodes.get_for_io(r.node, cached)?;
-        if let Some(splice) = out.splice(size) {
+        if size as u64 >= Ffs::LEAST_IN_PLACE
+            && let Some(splice) = out.splice()
+        {
             // While the file is locked: its blocks must not get another content before.
             let send = |ranges: &[HostRange<'_>]| {
                 let n = ranges.iter().map(|range| range.length).sum::<u64>();
                 splice.send(ranges).then_some(n as usize)
             };
-            if let Some(Some(n)) = self.fs.read_in_place(&file, offset, size as u64, send)? {
+            if let Some(n) = self.fs.read_in_place(&file, offset, size as u64, send)? {
                 self.requests.count_spliced();
                 out.set_sent(n);
                 return Ok(());

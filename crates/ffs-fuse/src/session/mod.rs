@@ -48,8 +48,6 @@ pub(crate) struct Session {
     server: Server,
     checker: Arc<Checker>,
     recorder: Option<Arc<dyn CallRecorder>>,
-    /// Whether splice(2) sends the content of large reads.
-    splices: bool,
     mount_point: PathBuf,
     receiver: workers::Receiver,
     /// Held while FORGETs are read beside the rings: the buffers for that.
@@ -95,14 +93,12 @@ impl Session {
         let state = State { workers: 0, stopping: false, grace_over: false, failure: None };
         let checker = Arc::new(Checker::new(server.fs().clone(), check, Arc::clone(&device)));
         server.set_checker(Arc::clone(&checker));
-        let splices = server.splices();
         Ok(Arc::new(Session {
             notifier: Notifier::start(Arc::clone(&device))?,
             checker,
             device,
             server,
             recorder,
-            splices,
             mount_point,
             receiver: workers::Receiver::default(),
             forgets: Mutex::default(),

@@ -119,9 +119,8 @@ impl Session {
         let Some(request) = Request::parse(&request[..n]) else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "short FUSE request"));
         };
-        let splice =
-            self.splices.then(|| SpliceSender::new(self.device.as_fd(), pipe, request.unique));
-        let mut reply = Reply::new(reply).with_splice(splice);
+        let sender = SpliceSender::new(self.device.as_fd(), pipe, request.unique);
+        let mut reply = Reply::new(reply).with_splice(self.server.splices().then_some(sender));
         let served = self.serve(&request, &mut reply, || match right {
             ReceiveRight::Draining => Ok(false),
             right => self.drain_pending(right).map(|()| true),

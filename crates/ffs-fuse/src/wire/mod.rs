@@ -35,7 +35,7 @@ pub(crate) fn node_of(ino: Ino) -> u64 {
 /// The most bytes one read or write carries.
 pub(crate) const MAX_IO: usize = 1 << 20;
 
-/// Bytes of `fuse_out_header`, with which each reply begins.
+/// Bytes of `fuse_out_header`, the start of each reply.
 const HEADER: usize = 16;
 
 /// Operation codes.

@@ -1,6 +1,6 @@
 //! A reply under construction.
 
-use super::splice::{self, SpliceSender};
+use super::splice::SpliceSender;
 use super::{Errno, HEADER, MAX_IO};
 use crate::options::Timeouts;
 use std::time::Duration;
@@ -97,9 +97,9 @@ impl<'b> Reply<'b> {
         Reply { splice, ..self }
     }
 
-    /// What can send a content of up to `size` bytes without a copy.
-    pub(crate) fn splice(&mut self, size: usize) -> Option<&mut SpliceSender<'b>> {
-        self.splice.as_mut().filter(|_| size >= splice::LEAST)
+    /// What can send a large content without a copy.
+    pub(crate) fn splice(&mut self) -> Option<&mut SpliceSender<'b>> {
+        self.splice.as_mut()
     }
 
     /// Notes that [`Reply::splice`] has sent `n` bytes of content.

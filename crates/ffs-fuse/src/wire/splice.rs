@@ -14,9 +14,6 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
-/// The least content for which moving references is cheaper than copying, bytes.
-pub(crate) const LEAST: usize = 64 << 10;
-
 /// The pipe of a worker.
 pub(crate) enum SplicePipe {
     /// None yet.

@@ -7,7 +7,7 @@ use ffs_ondisk::{Endian, Format};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -80,35 +80,40 @@ fn large_reads_need_no_copy() {
 /// Readers past the kernel's cache see blocks of their file alone.
 fn a_read_in_place_has_no_other_block() {
     const LEN: usize = 4 << 20;
+    const MOST_ROUNDS: usize = 4000;
     // The files do not fit twice.
     let image = Image::of_bytes(12 << 20);
-    let m = image.mount("async,threads=4");
+    let m = image.mount("async,threads=4,io_uring=off");
     let direct = |name: &str| {
         let mut options = File::options();
         options.read(true).custom_flags(libc::O_DIRECT).open(m.path(name)).unwrap()
     };
     let files = ["a", "b"].map(|name| m.create(name));
-    let done = AtomicBool::new(false);
+    let writers = AtomicUsize::new(files.len());
     thread::scope(|s| {
         for (file, tag) in files.iter().zip([1u8, 2]) {
-            let done = &done;
+            let (writers, m) = (&writers, &m);
             s.spawn(move || {
-                for _ in 0..40 {
+                // At least until a reader got its content in place.
+                for round in 0..MOST_ROUNDS {
+                    if round >= 40 && spliced(m) > 0 {
+                        break;
+                    }
                     file.set_len(0).unwrap();
                     // The other file may have its blocks for a moment longer.
                     if file.write_all_at(&vec![tag; LEN], 0).is_ok() {
                         file.sync_all().unwrap();
                     }
                 }
-                done.store(true, Ordering::Relaxed);
+                writers.fetch_sub(1, Ordering::Relaxed);
             });
         }
         for (name, tag) in [("a", 1u8), ("b", 2)] {
-            let (file, done) = (direct(name), &done);
+            let (file, writers) = (direct(name), &writers);
             s.spawn(move || {
                 let mut part = Box::new(AlignedPart([0; PART]));
                 for at in (0..LEN as u64).step_by(PART).cycle() {
-                    if done.load(Ordering::Relaxed) {
+                    if writers.load(Ordering::Relaxed) == 0 {
                         break;
                     }
                     let n = file.read_at(&mut part.0, at).unwrap();
@@ -117,6 +122,7 @@ fn a_read_in_place_has_no_other_block() {
             });
         }
     });
+    assert!(spliced(&m) > 0, "no read was in place");
     drop(files);
     m.end();
 }
