@@ -12,9 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::BuildError;
 use super::mtree::{MtreeSpec, Node, NodeKind};
-use crate::copy::{
-    CopyReport, Entry, EntryKind, EntryMeta, PartialFile, Sink, SinkError, SinkResult, SkippedPath,
-};
+use crate::copy::{CopyReport, Entry, EntryKind, PartialFile, Sink, SinkError, SinkResult};
 use crate::text::escape;
 use ffs_core::Timespec;
 
@@ -138,6 +136,10 @@ impl<'a> ListedSink<'a> {
 }
 
 impl Sink for ListedSink<'_> {
+    fn inner(&mut self) -> Option<&mut dyn Sink> {
+        Some(self.sink)
+    }
+
     fn entry(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
         let Some(spec) = self.spec else { return self.sink.entry(entry, report) };
         match &entry.kind {
@@ -150,24 +152,12 @@ impl Sink for ListedSink<'_> {
         self.sink.data(offset, bytes)
     }
 
-    fn extent(&mut self, start: u64, end: u64) {
-        self.sink.extent(start, end);
-    }
-
-    fn late_attributes(&mut self, meta: EntryMeta) {
-        self.sink.late_attributes(meta);
-    }
-
     fn end(&mut self, report: &mut CopyReport) -> SinkResult {
         self.sink.end(report)
     }
 
     fn abort(&mut self) -> Option<PartialFile> {
         self.sink.abort()
-    }
-
-    fn finish(&mut self, report: &mut CopyReport) -> Result<Vec<SkippedPath>, SinkError> {
-        self.sink.finish(report)
     }
 }
 

@@ -8,18 +8,18 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 
-use ffs_core::{Error, Ffs, Vnode};
+use ffs_core::Vnode;
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
+use super::content::Content;
 use super::emitter::READ_SIZE;
-use super::entry::{Entry, EntryKind, EntryMeta};
-use super::error::{PartialFile, SinkError, SinkResult};
-use super::host::{drop_cached, next_data};
+use super::entry::{Entry, EntryKind};
+use super::error::{PartialFile, SinkResult};
+use super::host::drop_cached;
 use super::image::ImageRef;
 use super::report::CopyReport;
-use super::sink::{Sink, SkippedPath};
+use super::sink::Sink;
 use crate::namei::{Last, namei_from};
 
 /// Bytes that are hashed together.
@@ -133,6 +133,10 @@ impl<'a> DigestSink<'a> {
 }
 
 impl Sink for DigestSink<'_> {
+    fn inner(&mut self) -> Option<&mut dyn Sink> {
+        Some(self.sink)
+    }
+
     fn entry(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
         self.open = match entry.kind {
             EntryKind::File(size) => Some((entry.path.clone(), size, BlockHasher::new())),
@@ -146,14 +150,6 @@ impl Sink for DigestSink<'_> {
             hasher.update(offset, bytes);
         }
         self.sink.data(offset, bytes)
-    }
-
-    fn extent(&mut self, start: u64, end: u64) {
-        self.sink.extent(start, end);
-    }
-
-    fn late_attributes(&mut self, meta: EntryMeta) {
-        self.sink.late_attributes(meta);
     }
 
     fn end(&mut self, report: &mut CopyReport) -> SinkResult {
@@ -171,18 +167,6 @@ impl Sink for DigestSink<'_> {
         self.open = None;
         self.sink.abort()
     }
-
-    fn unchanged(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
-        self.sink.unchanged(entry, report)
-    }
-
-    fn stopped(&mut self) {
-        self.sink.stopped();
-    }
-
-    fn finish(&mut self, report: &mut CopyReport) -> Result<Vec<SkippedPath>, SinkError> {
-        self.sink.finish(report)
-    }
 }
 
 /// The tree that a copy created.
@@ -191,52 +175,6 @@ pub enum TargetTree<'a> {
     Image(ImageRef<'a>, Vnode),
     /// Below a directory of the host.
     Host(OwnedFd),
-}
-
-/// An open file of the tree.
-enum Content<'a> {
-    Image(&'a Ffs, Vnode),
-    Host(OwnedFd),
-}
-
-impl Content<'_> {
-    fn size(&self) -> Result<u64, String> {
-        match self {
-            Content::Image(ffs, file) => Ok(ffs.getattr(file).size),
-            Content::Host(fd) => {
-                let stat = rustix::fs::fstat(fd).map_err(|error| error.to_string())?;
-                Ok(stat.st_size as u64)
-            }
-        }
-    }
-
-    /// The first byte at or after `at` that is not in a hole.
-    fn next_data(&self, at: u64, size: u64) -> Result<u64, String> {
-        match self {
-            Content::Image(ffs, file) => match ffs.seek_data(file, at) {
-                Ok(start) => Ok(start.min(size)),
-                Err(Error::NoData) => Ok(size),
-                Err(error) => Err(error.to_string()),
-            },
-            Content::Host(fd) => {
-                next_data(fd, at, size).map(|(start, _)| start).map_err(|error| error.to_string())
-            }
-        }
-    }
-
-    fn read(&self, at: u64, buf: &mut [u8]) -> Result<usize, String> {
-        loop {
-            return match self {
-                Content::Image(ffs, file) => {
-                    ffs.read(file, at, buf).map_err(|error| error.to_string())
-                }
-                Content::Host(fd) => match rustix::io::pread(fd, &mut *buf, at) {
-                    Err(Errno::INTR) => continue,
-                    other => other.map_err(|error| error.to_string()),
-                },
-            };
-        }
-    }
 }
 
 impl TargetTree<'_> {
@@ -271,13 +209,9 @@ impl TargetTree<'_> {
             at = file.next_data(at, size)?;
             let len = (size - at).min(READ_SIZE as u64 - at % READ_SIZE as u64) as usize;
             buf.resize(len, 0);
-            match file.read(at, buf)? {
-                0 if len > 0 => return Err("became shorter while it was read".to_owned()),
-                got => {
-                    hasher.update(at, &buf[..got]);
-                    at += got as u64;
-                }
-            }
+            file.read(at, buf)?;
+            hasher.update(at, buf);
+            at += len as u64;
             if !progress(len as u64) {
                 return Ok(None);
             }

@@ -24,6 +24,7 @@
 //! | `select` | [`Select`]: which files are copied; [`Targets`]: the files that exist |
 //! | `resume` | the comparison of an unfinished file with its source |
 //! | `sparse` | [`SparseSink`]: makes holes, or fills them |
+//! | `content` | the content of an open file of either tree |
 //! | `digest` | [`DigestSink`]: hashes of content, to verify a copy |
 //! | `report` | [`CopyReport`], [`Loss`] |
 //! | `error` | [`CopyError`], [`SkippedFile`] |
@@ -35,6 +36,7 @@
 //! | `image` | the tree of an image: source and sink |
 
 mod acl;
+mod content;
 mod digest;
 mod emitter;
 mod entry;
@@ -66,7 +68,8 @@ pub use sink::{CopyOutcome, Observer, Sink, SkippedPath, Source};
 pub use sparse::{Sparse, SparseSink};
 pub use transfer::{transfer, transfer_selected};
 
+pub(crate) use content::Content;
 pub(crate) use emitter::{Batch, Event, SMALL_FILE};
-pub(crate) use host::{loss_of_attribute, next_data, open_regular, remove_xattr, xattr_names};
+pub(crate) use host::{loss_of_attribute, open_regular, remove_xattr, xattr_names};
 pub(crate) use path::split_last;
 pub(crate) use transfer::{is_below, spawn};

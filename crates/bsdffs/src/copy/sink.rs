@@ -20,6 +20,12 @@ pub type SkippedPath = (Vec<u8>, SkipReason);
 
 /// Creates the files that a source sends.
 pub trait Sink {
+    /// The sink to which this one passes what it does not handle itself. The default of a method
+    /// calls it; without an inner sink the default does nothing.
+    fn inner(&mut self) -> Option<&mut dyn Sink> {
+        None
+    }
+
     /// Creates the file. A regular file stays open for [`Sink::data`].
     ///
     /// # Errors
@@ -35,13 +41,17 @@ pub trait Sink {
     /// Notes that the bytes `start..end` of the open file contain data. Only sources that do not
     /// read data call it.
     fn extent(&mut self, start: u64, end: u64) {
-        let _ = (start, end);
+        if let Some(inner) = self.inner() {
+            inner.extent(start, end);
+        }
     }
 
     /// Replaces the attributes of the open file. Only sources that learn its extended attributes
     /// after its data call it.
     fn late_attributes(&mut self, meta: EntryMeta) {
-        let _ = meta;
+        if let Some(inner) = self.inner() {
+            inner.late_attributes(meta);
+        }
     }
 
     /// Completes the open file.
@@ -58,12 +68,15 @@ pub trait Sink {
     /// # Errors
     /// The attributes cannot be set.
     fn unchanged(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
-        let _ = (entry, report);
-        Ok(())
+        self.inner().map_or(Ok(()), |inner| inner.unchanged(entry, report))
     }
 
     /// The copy ended early; [`Sink::abort`] was called. Errors have no place to be reported.
-    fn stopped(&mut self) {}
+    fn stopped(&mut self) {
+        if let Some(inner) = self.inner() {
+            inner.stopped();
+        }
+    }
 
     /// Completes the tree: sets the attributes of directories. Returns the directories for which
     /// that failed.
@@ -71,8 +84,7 @@ pub trait Sink {
     /// # Errors
     /// The copy ends.
     fn finish(&mut self, report: &mut CopyReport) -> Result<Vec<SkippedPath>, SinkError> {
-        let _ = report;
-        Ok(Vec::new())
+        self.inner().map_or(Ok(Vec::new()), |inner| inner.finish(report))
     }
 }
 
@@ -117,5 +129,73 @@ pub trait Observer {
     /// Whether to end the copy.
     fn is_cancelled(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{DigestSink, Digests, Sparse, SparseSink};
+    use super::*;
+
+    /// Notes the calls that have a default.
+    #[derive(Default)]
+    struct Noting(Vec<&'static str>);
+
+    impl Sink for Noting {
+        fn entry(&mut self, _: &Entry, _: &mut CopyReport) -> SinkResult {
+            Ok(())
+        }
+
+        fn data(&mut self, _: u64, _: &[u8]) -> SinkResult {
+            Ok(())
+        }
+
+        fn extent(&mut self, _: u64, _: u64) {
+            self.0.push("extent");
+        }
+
+        fn late_attributes(&mut self, _: EntryMeta) {
+            self.0.push("late_attributes");
+        }
+
+        fn end(&mut self, _: &mut CopyReport) -> SinkResult {
+            Ok(())
+        }
+
+        fn abort(&mut self) -> Option<PartialFile> {
+            None
+        }
+
+        fn unchanged(&mut self, _: &Entry, _: &mut CopyReport) -> SinkResult {
+            self.0.push("unchanged");
+            Ok(())
+        }
+
+        fn stopped(&mut self) {
+            self.0.push("stopped");
+        }
+
+        fn finish(&mut self, _: &mut CopyReport) -> Result<Vec<SkippedPath>, SinkError> {
+            self.0.push("finish");
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn a_sink_passes_on_what_it_does_not_handle() {
+        let mut noting = Noting::default();
+        let mut digests = Digests::default();
+        let mut digest = DigestSink::new(&mut noting, &mut digests);
+        let mut outer = SparseSink::new(&mut digest, Sparse::Always);
+        let kind = super::super::EntryKind::Fifo;
+        let entry = Entry { path: Vec::new(), kind, meta: EntryMeta::default(), identity: None };
+        let mut report = CopyReport::default();
+        outer.extent(0, 1);
+        outer.late_attributes(EntryMeta::default());
+        assert!(outer.unchanged(&entry, &mut report).is_ok());
+        outer.stopped();
+        assert!(outer.finish(&mut report).is_ok());
+        let all = ["extent", "late_attributes", "unchanged", "stopped", "finish"];
+        assert_eq!(noting.0, all);
     }
 }

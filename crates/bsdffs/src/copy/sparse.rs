@@ -1,9 +1,9 @@
 //! Holes: a sink that makes or fills them.
 
-use super::entry::{Entry, EntryKind, EntryMeta};
+use super::entry::{Entry, EntryKind};
 use super::error::{PartialFile, SinkError, SinkResult};
 use super::report::CopyReport;
-use super::sink::{Sink, SkippedPath};
+use super::sink::Sink;
 
 /// Length and alignment of the zeros that become a hole, bytes.
 const HOLE: u64 = 4096;
@@ -71,6 +71,10 @@ impl<'a> SparseSink<'a> {
 }
 
 impl Sink for SparseSink<'_> {
+    fn inner(&mut self) -> Option<&mut dyn Sink> {
+        Some(self.sink)
+    }
+
     fn entry(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
         if let EntryKind::File(size) = entry.kind {
             (self.size, self.sent, self.passed) = (size, 0, 0);
@@ -88,14 +92,6 @@ impl Sink for SparseSink<'_> {
                 self.pass(offset, bytes)
             }
         }
-    }
-
-    fn extent(&mut self, start: u64, end: u64) {
-        self.sink.extent(start, end);
-    }
-
-    fn late_attributes(&mut self, meta: EntryMeta) {
-        self.sink.late_attributes(meta);
     }
 
     fn end(&mut self, report: &mut CopyReport) -> SinkResult {
@@ -130,18 +126,6 @@ impl Sink for SparseSink<'_> {
     fn abort(&mut self) -> Option<PartialFile> {
         self.sink.abort()
     }
-
-    fn unchanged(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
-        self.sink.unchanged(entry, report)
-    }
-
-    fn stopped(&mut self) {
-        self.sink.stopped();
-    }
-
-    fn finish(&mut self, report: &mut CopyReport) -> Result<Vec<SkippedPath>, SinkError> {
-        self.sink.finish(report)
-    }
 }
 
 #[cfg(test)]
@@ -149,6 +133,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
     use super::*;
+    use crate::copy::EntryMeta;
 
     #[derive(Default)]
     struct Ranges(Vec<(u64, u64)>);

@@ -1,57 +1,7 @@
 //! Reading two files side by side.
 
-use std::os::fd::OwnedFd;
-
-use ffs_core::{Error, Ffs, Vnode};
-use rustix::io::Errno;
-
 use super::Side;
-use crate::copy::{READ_SIZE, next_data};
-
-/// An open regular file.
-pub(super) enum Content<'a> {
-    Image(&'a Ffs, Vnode),
-    Host(OwnedFd),
-}
-
-impl Content<'_> {
-    /// The first byte at or after `at` that is not in a hole; `size` if there is none.
-    fn next_data(&self, at: u64, size: u64) -> Result<u64, String> {
-        match self {
-            Content::Image(ffs, file) => match ffs.seek_data(file, at) {
-                Ok(start) => Ok(start.min(size)),
-                Err(Error::NoData) => Ok(size),
-                Err(error) => Err(error.to_string()),
-            },
-            Content::Host(fd) => match next_data(fd, at, size) {
-                Ok((start, _)) => Ok(start.min(size)),
-                Err(error) => Err(error.to_string()),
-            },
-        }
-    }
-
-    /// Reads until `buf` is full.
-    fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), String> {
-        let mut done = 0;
-        while done < buf.len() {
-            let (place, rest) = (at + done as u64, &mut buf[done..]);
-            let len = match self {
-                Content::Image(ffs, file) => {
-                    ffs.read(file, place, rest).map_err(|error| error.to_string())?
-                }
-                Content::Host(fd) => match rustix::io::pread(fd, rest, place) {
-                    Err(Errno::INTR) => continue,
-                    other => other.map_err(|error| error.to_string())?,
-                },
-            };
-            if len == 0 {
-                return Err("became shorter while it was read".to_owned());
-            }
-            done += len;
-        }
-        Ok(())
-    }
-}
+use crate::copy::{Content, READ_SIZE};
 
 /// Two buffers.
 pub(super) struct Buffers(Vec<u8>, Vec<u8>);

@@ -8,10 +8,9 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread::Scope;
 
 use super::Tree;
-use super::content::Content;
 use crate::copy::{
-    Batch, Entry, Event, FileData, HostSource, HostSourceOptions, ImageSource, ImageSourceOptions,
-    Loss, open_regular, spawn,
+    Batch, Content, Entry, Event, FileData, HostSource, HostSourceOptions, ImageSource,
+    ImageSourceOptions, Loss, open_regular, spawn,
 };
 use crate::namei::join;
 use crate::text::escape;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bsdffs::copy::{
-    CopyReport, Entry, EntryKind, EntryMeta, Found, PartialFile, Select, Sink, SinkError,
-    SinkResult, SkippedPath, Targets, Verdict,
+    CopyReport, Entry, EntryKind, Found, PartialFile, Select, Sink, SinkError, SinkResult, Targets,
+    Verdict,
 };
 use ffs_core::FileType;
 use globset::GlobMatcher;
@@ -109,6 +109,10 @@ impl AskSink<'_> {
 }
 
 impl Sink for AskSink<'_> {
+    fn inner(&mut self) -> Option<&mut dyn Sink> {
+        Some(self.sink)
+    }
+
     fn entry(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
         if entry.kind != EntryKind::Directory && !self.may_overwrite(entry) {
             return Err(SinkError::Keep);
@@ -120,32 +124,12 @@ impl Sink for AskSink<'_> {
         self.sink.data(offset, bytes)
     }
 
-    fn extent(&mut self, start: u64, end: u64) {
-        self.sink.extent(start, end);
-    }
-
-    fn late_attributes(&mut self, meta: EntryMeta) {
-        self.sink.late_attributes(meta);
-    }
-
     fn end(&mut self, report: &mut CopyReport) -> SinkResult {
         self.sink.end(report)
     }
 
     fn abort(&mut self) -> Option<PartialFile> {
         self.sink.abort()
-    }
-
-    fn unchanged(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
-        self.sink.unchanged(entry, report)
-    }
-
-    fn stopped(&mut self) {
-        self.sink.stopped();
-    }
-
-    fn finish(&mut self, report: &mut CopyReport) -> Result<Vec<SkippedPath>, SinkError> {
-        self.sink.finish(report)
     }
 }
 
