@@ -58,3 +58,18 @@ fn an_installation_has_pages_completions_and_helpers() {
         assert!(text(&output).contains("nothing is mounted there"), "{}", text(&output));
     }
 }
+
+#[test]
+fn a_link_to_the_program_is_replaced_and_not_written_through() {
+    let dir = Dir::new();
+    let (prefix, sbin) = (dir.path("usr"), dir.path("sbin"));
+    fs::create_dir(&sbin).unwrap();
+    let helper = sbin.join("mount.fuse.ffs");
+    std::os::unix::fs::symlink(prefix.join("bin/ffs"), &helper).unwrap();
+    let mut install = Command::new("sh");
+    install.arg(packaging("install")).arg("--prefix").arg(&prefix).arg("--sbindir").arg(&sbin);
+    let output = install.arg(program()).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(fs::read(prefix.join("bin/ffs")).unwrap() == fs::read(program()).unwrap());
+    assert!(fs::symlink_metadata(&helper).unwrap().is_file());
+}
