@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 
 import pytest
 
@@ -149,6 +150,17 @@ def test_changes(data):
         with pytest.raises(NotImplementedError):
             fs.open("/p/x", "wb", autocommit=False)
     assert ffs.fsck(data).consistent
+
+
+def test_a_copy_onto_itself_is_refused(data):
+    with ffs.open(data, "r+") as volume:
+        volume.write_bytes("/one", b"content")
+        volume.link("/one", "/two")
+    with UFSFileSystem(data, write=True) as fs:
+        for target in ["/one", "/two"]:
+            with pytest.raises(shutil.SameFileError):
+                fs.cp_file("/one", target)
+        assert fs.cat_file("/one") == b"content"
 
 
 def test_pickles_and_volumes(data):

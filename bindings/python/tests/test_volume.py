@@ -291,6 +291,18 @@ def test_a_volume_that_is_not_closed_warns_and_is_closed(image):
         assert ffs.dumpfs(image)["superblock"]["clean"] is True
 
 
+def test_a_detached_stream_does_not_keep_a_volume_open(image):
+    volume = ffs.open(image, "r+")
+    text = volume.open("/f", "w")
+    content = text.detach()
+    content.write(b"x")
+    content.flush()
+    volume.close()
+    assert volume.closed
+    with ffs.open(image) as again:
+        assert again.read_bytes("/f") == b"x"
+
+
 def test_sysctl_has_the_names_of_the_command(volume):
     volume.write_bytes("/f", b"x")
     volume.sync()
