@@ -13,6 +13,7 @@
 //! | `alloc` | inodes, blocks, fragments, clusters: allocation |
 //! | `ordering` | when metadata may reach the disk |
 //! | `buf` | blocks in memory and the write path |
+//! | `source` | the content of a write |
 //! | `dirhash` | indexes of large directories in memory |
 //!
 //! A module uses only those below it (`ffs-testkit/tests/layers.rs` checks this). The core uses
@@ -36,6 +37,7 @@ mod ordering;
 mod prefetch;
 mod quota;
 mod snapshot;
+mod source;
 mod sparse_array;
 mod sync;
 mod syncer;
@@ -60,12 +62,13 @@ pub use ordering::JournalStats;
 pub use ordering::rules::break_rule;
 pub use ordering::rules::{Rule, holds};
 pub use quota::Grace;
+pub use source::WriteSource;
 #[cfg(feature = "schedule")]
 pub use sync::schedule;
 pub use tunables::{
     AllocPolicy, DirHashFunction, DirPref, DirTruncate, FsyncScope, Kind, Limit, NamecachePrime,
-    Tunable, TunableError, TunableId, TunableValues, describe as describe_tunables, nearest, size,
-    suggestion,
+    Tunable, TunableError, TunableId, TunableValues, WriteInPlace, describe as describe_tunables,
+    nearest, size, suggestion,
 };
 pub use types::{
     Access, Attr, DirEntry, Fallocate, NodeKind, RenameMode, SetAttr, SetIdBits, SetTime, StatFs,

@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use values::{AUTO, Raw};
 pub use values::{
     AllocPolicy, DirHashFunction, DirPref, DirTruncate, FsyncScope, Limit, NamecachePrime,
+    WriteInPlace,
 };
 
 /// A row of the table of switches.
@@ -110,6 +111,9 @@ tunables! {
         "vfs.ffs.alloc", "alloc", "Which generation of block preferences is used.";
     doreallocblks: bool = true, Kind::Flag,
         "vfs.ffs.doreallocblks", "doreallocblks", "Move sequentially written blocks together.";
+    write_in_place: WriteInPlace = WriteInPlace::File, Kind::Choice(WriteInPlace::NAMES),
+        "vfs.ffs.write_in_place", "write_in_place",
+        "Which large writes pass the buffer cache by.";
     dirhash_minsize: u64 = 2560, Kind::Bytes(512, HUGE),
         "vfs.ufs.dirhash_minsize", "dirhash_minsize", "Smallest directory that gets a hash.";
     dirhash_maxmem: Limit = Limit::Auto, Kind::AutoBytes(0, HUGE),

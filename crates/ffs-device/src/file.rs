@@ -226,6 +226,22 @@ impl BlockDevice for FileDevice {
         Some(HostRange { file: self.file.as_fd(), offset, length })
     }
 
+    fn write_in_place(
+        &self,
+        offset: u64,
+        length: u64,
+        put: &mut dyn FnMut(HostRange<'_>) -> io::Result<()>,
+    ) -> Option<Result<(), DeviceError>> {
+        let checked = check_writable(&self.name, self.read_only, Operation::Write, offset, length)
+            .and_then(|()| {
+                check_range(&self.name, self.len_bytes(), Operation::Write, offset, length)
+            });
+        Some(checked.and_then(|()| {
+            put(HostRange { file: self.file.as_fd(), offset, length })
+                .map_err(|source| self.failed(Operation::Write, offset, length, source))
+        }))
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let length = buf.len() as u64;
         check_range(&self.name, self.len_bytes(), Operation::Read, offset, length)?;

@@ -43,7 +43,7 @@ pub mod partition;
 pub mod power;
 pub mod record;
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -69,12 +69,36 @@ pub enum Durability {
 /// A range of a file of the host.
 #[derive(Debug, Clone, Copy)]
 pub struct HostRange<'a> {
-    /// The file, open for reading.
+    /// The file, open for reading, or for reading and writing.
     pub file: BorrowedFd<'a>,
     /// The first byte of the range in the file.
     pub offset: u64,
     /// Bytes.
     pub length: u64,
+}
+
+impl HostRange<'_> {
+    /// Writes the first bytes of `bytes`, as many as the range has, to the range, and removes those
+    /// that were written from `bytes`.
+    ///
+    /// # Errors
+    /// The system's, and `EINVAL` if `bytes` is shorter than the range: nothing was written.
+    pub fn write(&self, bytes: &mut &[u8]) -> io::Result<()> {
+        let length = usize::try_from(self.length).unwrap_or(usize::MAX);
+        let mut left = bytes.get(..length).ok_or(rustix::io::Errno::INVAL)?;
+        let mut at = self.offset;
+        while !left.is_empty() {
+            match rustix::io::retry_on_intr(|| rustix::io::pwrite(self.file, left, at))? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                n => {
+                    left = left.get(n..).unwrap_or(&[]);
+                    *bytes = bytes.get(n..).unwrap_or(&[]);
+                    at = at.saturating_add(n as u64);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A device of fixed size, read and written at byte offsets.
@@ -98,6 +122,20 @@ pub trait BlockDevice: Send + Sync {
     /// move them without a copy. `None` if they are in no such file, or not as they are, or if the
     /// range passes the end of the device.
     fn host_range(&self, _offset: u64, _length: u64) -> Option<HostRange<'_>> {
+        None
+    }
+
+    /// Lets `put` write `length` bytes at byte `offset`, to the range of [`BlockDevice::host_range`]
+    /// and perhaps without a copy. `None`, without a call of `put`, if the device has no such range.
+    ///
+    /// # Errors
+    /// As [`BlockDevice::write_at`], and the error of `put`.
+    fn write_in_place(
+        &self,
+        _offset: u64,
+        _length: u64,
+        _put: &mut dyn FnMut(HostRange<'_>) -> io::Result<()>,
+    ) -> Option<Result<(), DeviceError>> {
         None
     }
 
@@ -231,6 +269,14 @@ macro_rules! forward_block_device {
             }
             fn host_range(&self, offset: u64, length: u64) -> Option<HostRange<'_>> {
                 (**self).host_range(offset, length)
+            }
+            fn write_in_place(
+                &self,
+                offset: u64,
+                length: u64,
+                put: &mut dyn FnMut(HostRange<'_>) -> io::Result<()>,
+            ) -> Option<Result<(), DeviceError>> {
+                (**self).write_in_place(offset, length, put)
             }
             fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
                 (**self).read_at(offset, buf)

@@ -35,8 +35,8 @@ pub struct Options {
     pub threads: usize,
     /// Whether requests pass over io_uring.
     pub io_uring: UseIoUring,
-    /// Whether the content of large reads passes by splice(2) instead of a copy.
-    pub splice_read: bool,
+    /// Whether the content of large reads and writes passes by splice(2) instead of a copy.
+    pub splice: bool,
     /// How long the kernel may cache names.
     pub entry_timeout: Duration,
     /// How long the kernel may cache that a name does not exist.
@@ -123,7 +123,7 @@ impl Default for Options {
             writeback: false,
             threads: 4,
             io_uring: UseIoUring::Auto,
-            splice_read: true,
+            splice: true,
             entry_timeout: LONG,
             negative_timeout: LONG,
             attr_timeout: None,
@@ -289,11 +289,11 @@ words! {
         several processors at once: auto (the default) if the kernel offers it, for which root \
         writes Y to /sys/module/fuse/parameters/enable_uring; on: or the mount fails"
         |o, v| read!(o.io_uring, io_uring(v));
-    "splice_read" "" "the content of large reads passes from a raw image to the kernel by \
+    "splice" "" "the content of large reads and writes passes between a raw image and the kernel by \
         splice(2), and the server does not copy it (the default); not with io_uring"
-        |o, _| set!(o.splice_read => true);
-    "no_splice_read" "" "the server copies the content of each read"
-        |o, _| set!(o.splice_read => false);
+        |o, _| set!(o.splice => true);
+    "no_splice" "" "the server copies the content of each read and write"
+        |o, _| set!(o.splice => false);
     "entry_timeout" "seconds" "how long the kernel may cache names"
         |o, v| read!(o.entry_timeout, seconds(v));
     "negative_timeout" "seconds" "how long the kernel may cache that a name does not exist"

@@ -116,7 +116,7 @@ fn server_options(request: &MountRequest) -> ServerOptions {
         timeouts: o.timeouts(),
         default_permissions: o.kernel_checks(),
         writeback: o.writeback,
-        splice_read: o.splice_read,
+        splice: o.splice,
         atime: o.core.atime,
         owner: rustix::process::geteuid().as_raw(),
         fakeroot: o.fakeroot,

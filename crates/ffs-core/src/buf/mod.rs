@@ -63,6 +63,7 @@ pub(crate) use hooks::{CopyOnWrite, Disposition, WriteHooks, WriteResult, WriteS
 pub(crate) use limits::CacheLimits;
 pub(crate) use spare::NewContent;
 pub use stats::{CacheStats, ClassStats};
+pub(crate) use writeback::NotPut;
 pub(crate) use written::Written;
 
 use crate::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -134,9 +134,10 @@ impl<'a> LockedInode<'a> {
         while at < end && result.is_ok() {
             let within = at % ZEROS.len() as u64;
             let n = (end - at).min(ZEROS.len() as u64 - within) as usize;
-            let (done, error) = self.write_part(at, ZEROS.get(..n).unwrap_or(&[]), reserve);
+            let mut zeros = ZEROS.get(..n).unwrap_or(&[]);
+            let (done, error) = self.write_part(at, n, &mut zeros, reserve);
             at += done as u64;
-            result = error.map_or_else(|| self.ump.throttle_within(), Err);
+            result = error.map_or_else(|| self.ump.throttle_within(), |stopped| Err(stopped.error));
         }
         let visible = at > off && off < before.size;
         self.range_done(&before, visible, result)

@@ -14,6 +14,7 @@
 //! | `pref` | preferred addresses of new blocks |
 //! | `quota` | charging the owners of files |
 //! | `read`, `write` | file content |
+//! | `write_run` | large writes of whole blocks, past the cache |
 //! | `realloc` | making the blocks of a sequential writer contiguous |
 //! | `unmap`, `freeblks` | clearing the pointers to a range of blocks; freeing the blocks |
 //! | `truncate` | truncation and extension |
@@ -71,6 +72,7 @@ mod unmap;
 mod unsynced;
 mod update;
 mod write;
+mod write_run;
 
 pub(crate) use balloc::{BufFill, Granted};
 pub(crate) use dirstate::{DirState, Moved};

@@ -37,17 +37,17 @@ struct ClusterBlocks {
 }
 
 impl<'a> LockedInode<'a> {
-    /// Called after block `lbn`, at `at`, was written to its end.
-    pub(super) fn cluster_written(&mut self, lbn: Lbn, at: FragNo) {
-        let g = self.g();
-        let max = g.contigsumsize.min(self.ump.alloc.params().maxcontig);
-        let at_end = self.data.d.size == g.lblktosize(lbn.plus(1));
+    /// Called after block `lbn`, at `at`, was written to its end. `last` is the last block of the
+    /// same call that is allocated.
+    pub(super) fn cluster_written(&mut self, (lbn, at): (Lbn, FragNo), last: Lbn) {
+        let max = self.max_cluster();
+        let at_end = self.data.d.size == self.g().lblktosize(last.plus(1));
         let c = self.data.cluster;
         if max < 2 || !at_end || self.data.d.file_type() != Some(FileType::Regular) {
             self.data.cluster.len = 0;
             return;
         }
-        self.extend_cluster((lbn, at), max);
+        self.extend_cluster((lbn, at));
         let now = self.data.cluster;
         if c.len > 0 && now.start != c.start {
             self.view().write_cluster(c);
@@ -57,12 +57,24 @@ impl<'a> LockedInode<'a> {
         }
     }
 
+    /// Most blocks of a cluster.
+    fn max_cluster(&self) -> u32 {
+        self.g().contigsumsize.min(self.ump.alloc.params().maxcontig)
+    }
+
+    /// The address of the last block before `lbn` if `lbn` belongs to the same cluster.
+    pub(super) fn cluster_before(&self, lbn: Lbn) -> Option<FragNo> {
+        let c = self.data.cluster;
+        let follows = c.len > 0 && c.len < self.max_cluster() && lbn == c.start.plus(c.len.into());
+        follows.then_some(c.last)
+    }
+
     /// Adds a block to the cluster, or begins a new cluster with it.
-    fn extend_cluster(&mut self, (lbn, at): (Lbn, FragNo), max: u32) {
-        let (g, c) = (self.g(), self.data.cluster);
-        let follows = c.len > 0 && c.len < max && lbn == c.start.plus(c.len.into());
-        let touches = at == c.last.plus(g.frag.into());
-        self.data.cluster = if !follows {
+    fn extend_cluster(&mut self, (lbn, at): (Lbn, FragNo)) {
+        let c = self.data.cluster;
+        let before = self.cluster_before(lbn);
+        let touches = before.is_some_and(|last| at == last.plus(self.g().frag.into()));
+        self.data.cluster = if before.is_none() {
             Cluster { start: lbn, len: 1, last: at, retry: c.retry }
         } else if touches {
             Cluster { len: c.len + 1, last: at, ..c }

@@ -184,7 +184,7 @@ impl Mount {
             }
             for (id, record) in &dirty {
                 let at = quota::offset(*id).unwrap_or_default();
-                let written = file.write_at(at, &record.to_bytes(), Reserve::Allowed);
+                let written = file.write_at(at, &mut &record.to_bytes()[..], Reserve::Allowed);
                 if let Err(error) = written {
                     warn!(target: LOG, %kind, id, %error, "a record was not written");
                     // Others may have their blocks already.
@@ -210,7 +210,7 @@ impl Mount {
         if !file.alive() {
             return Err(Error::Stale);
         }
-        if let Err(error) = file.write_at(at, &record.to_bytes(), Reserve::Allowed) {
+        if let Err(error) = file.write_at(at, &mut &record.to_bytes()[..], Reserve::Allowed) {
             if at < file.d.size {
                 // A device that fails may leave the new record in the buffer.
                 self.ump.quotas.set_dirty(kind, std::iter::once(id));

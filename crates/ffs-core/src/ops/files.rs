@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::inode::{DIRECT_BYTES, Growth, InodeData, LockedInode};
 use crate::mount::Ffs;
 use crate::ordering::InodeChange;
+use crate::source::WriteSource;
 use crate::types::{Fallocate, SetIdBits, SyncScope, WriteMode};
 use ffs_device::HostRange;
 use ffs_ondisk::FileType;
@@ -76,16 +77,32 @@ impl Ffs {
         cred: &Cred,
         file: &Vnode,
         offset: u64,
-        data: &[u8],
+        mut data: &[u8],
         mode: WriteMode,
     ) -> Result<usize> {
+        self.write_from(cred, file, offset, &mut data, mode)
+    }
+
+    /// As [`Ffs::write`], with the content that `source` has left. What is not written stays in
+    /// `source`, unless the device or the source failed.
+    ///
+    /// # Errors
+    /// As [`Ffs::write`], and those of `source`.
+    pub fn write_from(
+        &self,
+        cred: &Cred,
+        file: &Vnode,
+        offset: u64,
+        source: &mut dyn WriteSource,
+        mode: WriteMode,
+    ) -> Result<usize> {
+        // A call that found no space took nothing.
         let mut done =
-            self.retry_after_reclaim(|| self.write_once(cred, file, offset, data, mode))?;
-        let rest = data.get(done..).unwrap_or(&[]);
-        if !rest.is_empty() && self.reclaim() {
+            self.retry_after_reclaim(|| self.write_once(cred, file, offset, source, mode))?;
+        if source.left() > 0 && self.reclaim() {
             let at = offset.saturating_add(done as u64);
             // The bytes already written count, even if the rest fails.
-            done += self.write_once(cred, file, at, rest, mode).unwrap_or(0);
+            done += self.write_once(cred, file, at, source, mode).unwrap_or(0);
         }
         if mode.sync {
             self.fsync(file)?;
@@ -98,7 +115,7 @@ impl Ffs {
         cred: &Cred,
         file: &Vnode,
         offset: u64,
-        data: &[u8],
+        source: &mut dyn WriteSource,
         mode: WriteMode,
     ) -> Result<usize> {
         let _op = self.begin()?;
@@ -106,19 +123,20 @@ impl Ffs {
         check_regular(&inode)?;
         let offset = if mode.append { inode.d.size } else { offset };
         may_change(&inode, offset)?;
-        if data.is_empty() {
+        if source.left() == 0 {
             return Ok(0);
         }
-        let end = offset.checked_add(data.len() as u64).ok_or(Error::TooBig)?;
+        let end = offset.checked_add(source.left() as u64).ok_or(Error::TooBig)?;
         if end > self.geometry().maxfilesize {
             return Err(Error::TooBig);
         }
         drop_capability(&mut inode, mode.set_id)?;
-        let done = inode.write_at(offset, data, reserve_of(cred))?;
-        if mode.set_id.are_cleared_by(cred) {
+        let written = inode.write_at(offset, source, reserve_of(cred));
+        let changed = matches!(written, Ok(_) | Err(Error::Io(_)));
+        if changed && mode.set_id.are_cleared_by(cred) {
             clear_setid(&mut inode)?;
         }
-        Ok(done)
+        written
     }
 
     /// Allocates, frees or zeroes the space of a range of bytes.

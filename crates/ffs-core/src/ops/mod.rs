@@ -101,7 +101,7 @@ impl Ffs {
     /// Runs `operation`, which begins and ends an [`Op`]. If the volume is full, or a quota is
     /// reached, and pending removals will free space, waits until they are durable and runs
     /// `operation` again.
-    fn retry_after_reclaim<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
+    fn retry_after_reclaim<T>(&self, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
         match operation() {
             Err(Error::NoSpace | Error::NoInodes | Error::Quota) if self.reclaim() => {
                 debug!(target: "ffs::ops", "no space or quota: trying again after removals");

@@ -130,6 +130,16 @@ choices! {
         /// Those on the path to the file.
         File "file",
     }
+    /// Which writes of whole blocks go to the device at once, without buffers.
+    WriteInPlace {
+        /// None: every write goes through the buffer cache, as in FreeBSD.
+        Off "off",
+        /// Those of 64 KiB and more to an image that is a file or a block device of the host.
+        #[default]
+        File "file",
+        /// All, also where that saves no copy.
+        Always "always",
+    }
     /// Which operations enter new names into the name cache.
     NamecachePrime {
         /// None: the first lookup enters the name, as FreeBSD of 2002.

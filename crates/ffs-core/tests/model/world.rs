@@ -4,7 +4,7 @@ use crate::compare;
 use ffs_admin::fsck::quick_check;
 use ffs_core::{
     Cred, DirPref, Env, Error, Ffs, Limit, MountOptions, NamecachePrime, OrderingPolicy,
-    TunableValues, Vnode,
+    TunableValues, Vnode, WriteInPlace,
 };
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::{BlockDevice, MemDevice};
@@ -251,6 +251,11 @@ fn mount(config: &Config, dev: &Arc<dyn BlockDevice>, clock: &Arc<ManualClock>, 
             dirhash_docheck: caches.dirhash,
             vfscache: caches.names.is_some(),
             namecache_prime: caches.names.unwrap_or_default(),
+            // No result depends on it.
+            write_in_place: match seed % 2 {
+                0 => WriteInPlace::Always,
+                _ => WriteInPlace::Off,
+            },
             ..TunableValues::default()
         },
         ..MountOptions::default()

@@ -1,6 +1,6 @@
 //! A partition as a device.
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 use super::Partition;
@@ -57,6 +57,18 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
     fn host_range(&self, offset: u64, length: u64) -> Option<HostRange<'_>> {
         let at = self.within(Operation::Read, offset, length).ok()?;
         self.inner.host_range(at, length)
+    }
+
+    fn write_in_place(
+        &self,
+        offset: u64,
+        length: u64,
+        put: &mut dyn FnMut(HostRange<'_>) -> io::Result<()>,
+    ) -> Option<Result<(), DeviceError>> {
+        match self.within(Operation::Write, offset, length) {
+            Ok(at) => self.inner.write_in_place(at, length, put),
+            Err(e) => Some(Err(e)),
+        }
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {

@@ -1,12 +1,14 @@
 //! Opening, reading and writing files, and fsync.
 
 use super::{Server, skip_handle};
+use crate::wire::splice::Splice;
 use crate::wire::{
     Errno, FSYNC_FDATASYNC, IO_LOCKOWNER, MAX_IO, OPEN_KILL_SUIDGID, Pages, Reply, Request,
     WRITE_CACHE, WRITE_KILL_SUIDGID, fopen,
 };
 use ffs_core::{
     Access, Atime, Attr, Cred, Fallocate, Ffs, FileFlags, FileType, SetIdBits, Vnode, WriteMode,
+    WriteSource,
 };
 use ffs_device::HostRange;
 
@@ -102,7 +104,7 @@ impl Server {
                 splice.send(ranges).then_some(n as usize)
             };
             if let Some(n) = self.fs.read_in_place(&file, offset, size as u64, send)? {
-                self.requests.count_spliced();
+                self.requests.count_spliced_read();
                 out.set_sent(n);
                 return Ok(());
             }
@@ -121,7 +123,21 @@ impl Server {
         a.skip(8)?;
         let flags = a.u32()?;
         a.skip(4)?;
-        let data = a.bytes(size)?;
+        let mut bytes: &[u8];
+        let mut piped;
+        let content: &mut dyn WriteSource = match out.splice().and_then(Splice::content) {
+            Some(content) => {
+                self.requests.count_spliced_write();
+                piped = content;
+                &mut piped
+            }
+            None => {
+                bytes = a.bytes(size)?;
+                &mut bytes
+            }
+        };
+        // A request that is tried again may have written a part of a piped content.
+        let mut n = size.checked_sub(content.left()).ok_or(Errno::IO)?;
         let direct = write_flags & IO_LOCKOWNER != 0;
         let file = self.nodes.get_for_io(r.node, !direct)?;
         let set_id = self.set_id(write_flags & WRITE_KILL_SUIDGID != 0);
@@ -136,14 +152,17 @@ impl Server {
             set_id,
         };
         let cred = if cached { self.owner_of(&file) } else { self.cred(r) };
-        let mut n = old;
+        if old > n {
+            content.take(&mut vec![0; old - n]).map_err(|_| Errno::IO)?;
+            n = old;
+        }
         if n < size || size == 0 {
-            n += self.fs.write(&cred, &file, offset + old as u64, &data[old..], mode)?;
+            n += self.fs.write_from(&cred, &file, offset + n as u64, content, mode)?;
         }
         // The kernel takes a short reply to a cached write as success and drops the rest. The error
         // that made the write short must reach the fsync, so the rest is tried.
         while cached && n < size {
-            n += match self.fs.write(&cred, &file, offset + n as u64, &data[n..], mode)? {
+            n += match self.fs.write_from(&cred, &file, offset + n as u64, content, mode)? {
                 0 => return Err(Errno::IO),
                 more => more,
             };

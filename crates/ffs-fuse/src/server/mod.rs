@@ -47,8 +47,8 @@ pub(crate) struct ServerOptions {
     pub(crate) default_permissions: bool,
     /// The kernel caches writes, and times and sizes with them.
     pub(crate) writeback: bool,
-    /// splice(2) sends the content of large reads.
-    pub(crate) splice_read: bool,
+    /// splice(2) moves the content of large reads and writes.
+    pub(crate) splice: bool,
     /// Which reads set access times.
     pub(crate) atime: Atime,
     /// The user who started the server, who may control it besides root.
@@ -109,9 +109,9 @@ impl Server {
         &self.fs
     }
 
-    /// Whether large reads may be sent by splice(2). io_uring does not support it.
+    /// Whether splice(2) may move content. io_uring does not support it.
     pub(crate) fn splices(&self) -> bool {
-        self.options.splice_read && !self.io_uring
+        self.options.splice && !self.io_uring
     }
 
     /// Sets what checks the volume in the background.

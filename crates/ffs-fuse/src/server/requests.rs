@@ -10,16 +10,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Above every opcode.
 const OPCODES: usize = 64;
 
+/// The counters of `spliced`: names and meanings.
+const SPLICED: [(&str, &str); 2] = [
+    (
+        "vfs.fusefs.reads_spliced",
+        "Reads whose content passed from the image to the kernel by splice(2).",
+    ),
+    (
+        "vfs.fusefs.writes_spliced",
+        "Writes whose content passed from the kernel to the server by splice(2).",
+    ),
+];
+
 /// The number of requests of each kind since the mount.
 pub(super) struct RequestCounts {
     by_opcode: [AtomicU64; OPCODES],
-    spliced: AtomicU64,
+    /// Reads and writes whose content was not copied by the server.
+    spliced: [AtomicU64; 2],
 }
 
 impl RequestCounts {
     pub(super) fn new() -> RequestCounts {
         let by_opcode = [const { AtomicU64::new(0) }; OPCODES];
-        RequestCounts { by_opcode, spliced: AtomicU64::new(0) }
+        RequestCounts { by_opcode, spliced: Default::default() }
     }
 
     /// Counts a request. An opcode above the table is not counted.
@@ -30,18 +43,23 @@ impl RequestCounts {
     }
 
     /// Counts a read whose content was not copied.
-    pub(super) fn count_spliced(&self) {
-        self.spliced.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_spliced_read(&self) {
+        self.spliced[0].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a write whose content arrived in a pipe.
+    pub(super) fn count_spliced_write(&self) {
+        self.spliced[1].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Every counter.
     pub(super) fn sysctl(&self) -> impl Iterator<Item = Sysctl> + '_ {
-        let spliced = Sysctl {
-            name: "vfs.fusefs.reads_spliced",
+        let spliced = SPLICED.iter().zip(&self.spliced).map(|(&(name, meaning), count)| Sysctl {
+            name,
             nature: Nature::Counter,
-            value: self.spliced.load(Ordering::Relaxed).to_string(),
-            meaning: "Reads whose content passed from the image to the kernel by splice(2).",
-        };
+            value: count.load(Ordering::Relaxed).to_string(),
+            meaning,
+        });
         let by_opcode = op::COUNTED.iter().filter_map(|&(opcode, name)| {
             let count = self.by_opcode.get(opcode as usize)?.load(Ordering::Relaxed);
             Some(Sysctl {
@@ -51,7 +69,7 @@ impl RequestCounts {
                 meaning: "Requests of this kind from the kernel.",
             })
         });
-        by_opcode.chain([spliced])
+        by_opcode.chain(spliced)
     }
 }
 
@@ -66,8 +84,9 @@ mod tests {
             counts.count(opcode);
         }
         counts.count(u32::MAX);
-        counts.count_spliced();
+        counts.count_spliced_read();
+        counts.count_spliced_write();
         assert!(counts.sysctl().all(|s| s.value == "1"));
-        assert_eq!(counts.sysctl().count(), op::COUNTED.len() + 1);
+        assert_eq!(counts.sysctl().count(), op::COUNTED.len() + 2);
     }
 }

@@ -14,6 +14,9 @@ const RUN: u32 = 64;
 /// A transfer of this many bytes is served beside others, on a second processor.
 const LARGE_TRANSFER: usize = 64 << 10;
 
+/// After a large write, the number of requests among which another one is expected.
+const WRITE_RUN: u32 = 8;
+
 /// Predicts which requests will take long, from their kind and from the recent past.
 #[derive(Default)]
 pub(super) struct SlowPredictor {
@@ -21,10 +24,24 @@ pub(super) struct SlowPredictor {
     alert: AtomicU32,
     /// Operations that are still expected to be slow.
     remaining: AtomicU32,
+    /// Requests among which another large write is expected.
+    writes: AtomicU32,
 }
 
 impl SlowPredictor {
+    /// Whether the next request may be a large write.
+    pub(super) fn expects_large_write(&self) -> bool {
+        self.writes.load(Ordering::Relaxed) > 0
+    }
+
+    /// Notes the request, and returns whether it will take long.
     pub(super) fn expects_slow(&self, r: &Request<'_>) -> bool {
+        match r.opcode {
+            op::WRITE if is_large(r) => self.writes.store(WRITE_RUN, Ordering::Relaxed),
+            _ => {
+                count_down(&self.writes);
+            }
+        }
         if matches!(r.opcode, op::FORGET | op::BATCH_FORGET) || is_release(r.opcode) {
             // These come before later requests, which may need the space that they free. The kernel
             // forgets a file only after the reply to its release.
@@ -38,20 +55,13 @@ impl SlowPredictor {
             // The first frees what was removed. The second may make the volume read-only, which
             // waits for a check in the background, and that for the kernel and its requests.
             op::STATFS | op::IOCTL => true,
-            op::READ | op::WRITE => r.args().io_size().is_ok_and(|n| n >= LARGE_TRANSFER),
+            op::READ | op::WRITE => is_large(r),
             _ => false,
         }
     }
 
     /// Records how long an operation took. Threads that record at the same time may lose a count.
     pub(super) fn record(&self, took: Duration) {
-        let count_down = |left: &AtomicU32| {
-            let n = left.load(Ordering::Relaxed);
-            if n > 0 {
-                left.store(n - 1, Ordering::Relaxed);
-            }
-            n > 0
-        };
         let alert = count_down(&self.alert);
         if took < SLOW {
             count_down(&self.remaining);
@@ -62,6 +72,20 @@ impl SlowPredictor {
             self.remaining.store(RUN, Ordering::Relaxed);
         }
     }
+}
+
+/// Whether a READ or WRITE moves many bytes.
+fn is_large(r: &Request<'_>) -> bool {
+    r.args().io_size().is_ok_and(|n| n >= LARGE_TRANSFER)
+}
+
+/// Counts `left` down to 0. Returns whether it was more.
+fn count_down(left: &AtomicU32) -> bool {
+    let n = left.load(Ordering::Relaxed);
+    if n > 0 {
+        left.store(n - 1, Ordering::Relaxed);
+    }
+    n > 0
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 
 use super::{Served, Session};
 use crate::wire::device::Received;
-use crate::wire::splice::{SplicePipe, SpliceSender};
+use crate::wire::splice::{Splice, SplicePipe};
 use crate::wire::{Device, Reply, Request, op};
 use rustix::fd::AsFd;
 use std::io;
@@ -81,9 +81,14 @@ impl Session {
         let mut held = None;
         loop {
             let guard = held.take().unwrap_or_else(|| self.receiver.take());
-            match self.device.receive(&mut buffers.request)? {
+            let WorkBuffers { request, pipe, .. } = &mut buffers;
+            let received = match self.predictor.expects_large_write() && self.server.splices() {
+                true => self.device.receive_spliced(request, pipe),
+                false => self.device.receive(request),
+            };
+            match received? {
                 Received::Request(n) => {
-                    let request = Request::parse(&buffers.request[..n]);
+                    let request = Request::parse_start(&request[..n], pipe.content());
                     let slow = request.is_some_and(|r| self.predictor.expects_slow(&r));
                     let right = if slow {
                         drop(guard);
@@ -116,11 +121,11 @@ impl Session {
         right: ReceiveRight,
     ) -> io::Result<u32> {
         let WorkBuffers { request, reply, pipe } = buffers;
-        let Some(request) = Request::parse(&request[..n]) else {
+        let Some(request) = Request::parse_start(&request[..n], pipe.content()) else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "short FUSE request"));
         };
-        let sender = SpliceSender::new(self.device.as_fd(), pipe, request.unique);
-        let mut reply = Reply::new(reply).with_splice(self.server.splices().then_some(sender));
+        let splice = Splice::new(self.device.as_fd(), pipe, request.unique);
+        let mut reply = Reply::new(reply).with_splice(self.server.splices().then_some(splice));
         let served = self.serve(&request, &mut reply, || match right {
             ReceiveRight::Draining => Ok(false),
             right => self.drain_pending(right).map(|()| true),
@@ -131,6 +136,7 @@ impl Session {
             }
             self.server.release_forgotten();
         }
+        pipe.clear();
         Ok(request.opcode)
     }
 

@@ -32,8 +32,11 @@ pub(crate) fn node_of(ino: Ino) -> u64 {
     if ino == Ino::ROOT { ROOT } else { u64::from(ino.0) }
 }
 
-/// The most bytes one read or write carries.
+/// The most bytes one read carries.
 pub(crate) const MAX_IO: usize = 1 << 20;
+/// The most bytes one write carries. With its header it fits into a pipe of 1 MiB, the largest that
+/// a process without privileges can have.
+pub(crate) const MAX_WRITE: usize = MAX_IO - (64 << 10);
 
 /// Bytes of `fuse_out_header`, the start of each reply.
 const HEADER: usize = 16;

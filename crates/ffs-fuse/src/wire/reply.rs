@@ -1,6 +1,6 @@
 //! A reply under construction.
 
-use super::splice::SpliceSender;
+use super::splice::Splice;
 use super::{Errno, HEADER, MAX_IO};
 use crate::options::Timeouts;
 use std::time::Duration;
@@ -43,8 +43,8 @@ pub(crate) struct Reply<'b> {
     pub(crate) stale: Option<u64>,
     /// Content of which the kernel's page cache may have an older version.
     pub(crate) stale_pages: Option<Pages>,
-    /// Sends a large content without a copy, if the transport supports it.
-    splice: Option<SpliceSender<'b>>,
+    /// Moves a large content without a copy, if the transport supports it.
+    splice: Option<Splice<'b>>,
     /// Bytes of content that were sent already, by splice(2).
     sent: Option<usize>,
 }
@@ -92,13 +92,13 @@ impl<'b> Reply<'b> {
         }
     }
 
-    /// The reply, which `splice` may send.
-    pub(crate) fn with_splice(self, splice: Option<SpliceSender<'b>>) -> Reply<'b> {
+    /// The reply to a request whose content `splice` may move.
+    pub(crate) fn with_splice(self, splice: Option<Splice<'b>>) -> Reply<'b> {
         Reply { splice, ..self }
     }
 
-    /// What can send a large content without a copy.
-    pub(crate) fn splice(&mut self) -> Option<&mut SpliceSender<'b>> {
+    /// What can move a large content without a copy.
+    pub(crate) fn splice(&mut self) -> Option<&mut Splice<'b>> {
         self.splice.as_mut()
     }
 

@@ -7,6 +7,8 @@ use super::Errno;
 
 /// Bytes of `fuse_in_header`.
 pub(super) const HEADER: usize = 40;
+/// Bytes of a WRITE before its content: the header and `fuse_write_in`.
+pub(super) const WRITE_START: usize = HEADER + 40;
 /// UFS names have at most 255 bytes. The kernel passes up to 1024.
 const NAME_MAX: usize = 255;
 
@@ -27,9 +29,14 @@ pub(crate) struct Request<'a> {
 impl<'a> Request<'a> {
     /// Parses a request. `None` if it is shorter than its header or than its length field.
     pub(crate) fn parse(b: &'a [u8]) -> Option<Request<'a>> {
+        Request::parse_start(b, 0)
+    }
+
+    /// Parses the start of a request, of which `elsewhere` bytes of content are not in `b`.
+    pub(crate) fn parse_start(b: &'a [u8], elsewhere: usize) -> Option<Request<'a>> {
         let (head, _) = b.split_first_chunk()?;
         let (len, request) = Request::of(head)?;
-        Some(Request { body: [b.get(HEADER..len)?, &[]], ..request })
+        Some(Request { body: [b.get(HEADER..len.checked_sub(elsewhere)?)?, &[]], ..request })
     }
 
     /// Parses a request in three parts: its header, the structure that the opcode has at the start

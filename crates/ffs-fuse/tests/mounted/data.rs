@@ -13,6 +13,7 @@ use std::thread;
 pub(crate) const TESTS: &[Test] = &[
     ("big_files_read_back", big_files_read_back),
     ("large_reads_need_no_copy", large_reads_need_no_copy),
+    ("large_writes_need_one_copy", large_writes_need_one_copy),
     ("a_read_in_place_has_no_block_of_another_file", a_read_in_place_has_no_other_block),
     ("mappings_and_direct_io_agree", mappings_and_direct_io_agree),
     ("holes_are_found_and_made", holes_are_found_and_made),
@@ -55,7 +56,7 @@ fn value(m: &Mnt<'_>, name: &str) -> String {
 fn large_reads_need_no_copy() {
     let image = Image::new();
     let data = pattern(3, 9_000_001);
-    for options in ["async", "no_splice_read"] {
+    for options in ["async", "no_splice"] {
         let m = image.mount(options);
         fs::write(m.path("f"), &data).unwrap();
         let has_splice = value(&m, "vfs.ffs.transport") == "dev" && options == "async";
@@ -72,6 +73,57 @@ fn large_reads_need_no_copy() {
         assert!(part == data[7_777_777..8_777_777]);
         assert_eq!(f.read_at(&mut part, 8_900_000).unwrap(), 100_001);
         drop(f);
+        m.end();
+    }
+}
+
+/// Large writes of each kind, of which a splice(2) mount copies the content once.
+fn large_writes_need_one_copy() {
+    for options in ["async", "no_splice", "write_in_place=off", "softdep,threads=1"] {
+        let image = Image::of_bytes(64 << 20);
+        let m = image.mount(options);
+        let mut model = pattern(5, 9_000_001);
+        fs::write(m.path("f"), &model).unwrap();
+        let f = File::options().read(true).write(true).open(m.path("f")).unwrap();
+        // Over what is there, over holes, at odd places and past the end.
+        f.set_len(20 << 20).unwrap();
+        model.resize(20 << 20, 0);
+        for (at, len) in [(0, 1 << 20), (4096, 700_000), (777, 2_000_003), (12 << 20, 3 << 20)] {
+            let part = pattern(at as u64, len);
+            f.write_all_at(&part, at as u64).unwrap();
+            model[at..at + len].copy_from_slice(&part);
+        }
+        let direct = File::options().write(true).custom_flags(libc::O_DIRECT).open(m.path("f"));
+        let part = Box::new(AlignedPart([7; PART]));
+        direct.unwrap().write_all_at(&part.0, 1 << 20).unwrap();
+        model[1 << 20..(1 << 20) + PART].fill(7);
+        f.sync_all().unwrap();
+        sys::drop_caches();
+        assert!(fs::read(m.path("f")).unwrap() == model, "{options}");
+        let piped = value(&m, "vfs.fusefs.writes_spliced").parse::<u64>().unwrap() > 0;
+        let expected = options != "no_splice" && value(&m, "vfs.ffs.transport") == "dev";
+        assert_eq!(piped, expected, "{options}");
+        // A full volume: what is written is what the calls said, and the mount goes on.
+        let (mut full, block) = (m.create("full"), pattern(9, 1 << 20));
+        let mut written = 0;
+        let error = loop {
+            match full.write(&block) {
+                Ok(n) => written += n as u64,
+                Err(e) => break e,
+            }
+        };
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{options}");
+        assert_eq!(full.metadata().unwrap().len(), written);
+        assert!(written > 30 << 20);
+        let mut end = vec![0; 1000];
+        File::open(m.path("full")).unwrap().read_exact_at(&mut end, written - 1000).unwrap();
+        let from = (written - 1000) as usize % block.len();
+        assert!(end.iter().zip(block.iter().cycle().skip(from)).all(|(a, b)| a == b));
+        drop((f, full));
+        m.end();
+        image.check();
+        let m = image.mount("ro");
+        assert!(fs::read(m.path("f")).unwrap() == model, "{options}");
         m.end();
     }
 }

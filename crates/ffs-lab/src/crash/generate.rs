@@ -165,9 +165,22 @@ impl Generator {
         directory::fits(self.shape)
     }
 
-    /// The workload; `None` if there is none of that name.
+    /// The workload; `None` if there is none of that name. Every other one of a kind writes in
+    /// place, but for the patterns.
     #[must_use]
     pub fn workload(&self, source: Source) -> Option<Workload> {
+        let write_in_place = match source {
+            Source::One(n) | Source::Two(n) | Source::Three(n) => self.rng(16, n).below(2) == 1,
+            Source::Trace(n) | Source::Journal(n) | Source::Edge(n) | Source::Full(n) => n % 2 == 1,
+            Source::SnapshotTrace(n) | Source::Offline(n) | Source::Writers(n) => n % 2 == 1,
+            _ => false,
+        };
+        let workload = self.buffered(source)?;
+        Some(Workload { write_in_place: write_in_place || workload.write_in_place, ..workload })
+    }
+
+    /// The workload, which says nothing of writing in place.
+    fn buffered(&self, source: Source) -> Option<Workload> {
         let ops = match source {
             Source::File => return None,
             Source::Pattern(n) => return patterns::all(self.shape).into_iter().nth(n as usize),
@@ -250,6 +263,7 @@ impl Generator {
             standard_tree: true,
             tight_memory: n % 3 == 1,
             fsync_file: n % 2 == 1,
+            write_in_place: (n + link) % 2 == 0,
             setup,
             ops,
             ..Workload::default()

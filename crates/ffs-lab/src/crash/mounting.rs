@@ -43,6 +43,9 @@ pub(crate) fn options(
     if workload.truncate_on_removal {
         t.dir_truncate = DirTruncate::CreateDelete;
     }
+    if workload.write_in_place {
+        t.write_in_place = ffs_core::WriteInPlace::Always;
+    }
     if workload.tight_memory {
         t.nbuf = ffs_core::Limit::Of(16);
         t.hibufspace = ffs_core::Limit::Of(64 << 10);

@@ -230,6 +230,8 @@ pub struct Workload {
     pub no_replace_order: bool,
     /// Whether the superblock lacks the flag of soft updates, with which the volume is mounted.
     pub unflagged: bool,
+    /// Whether whole blocks are written past the cache (`-o write_in_place=always`).
+    pub write_in_place: bool,
     /// Bytes of the journal that are used, at least a block; by default all.
     pub journal_bytes: Option<u64>,
     /// Operations before the recording; durable when it begins.

@@ -74,6 +74,7 @@ const VERBS: &[(&str, &str)] = &[
     ("fsync-file", ""),
     ("no-replace-order", ""),
     ("unflagged", ""),
+    ("write-in-place", ""),
     ("journal", "BYTES"),
     ("begin", ""),
 ];
@@ -288,6 +289,7 @@ fn condition<'a>(workload: &'a mut Workload, name: &str) -> Option<&'a mut bool>
         "fsync-file" => Some(&mut workload.fsync_file),
         "no-replace-order" => Some(&mut workload.no_replace_order),
         "unflagged" => Some(&mut workload.unflagged),
+        "write-in-place" => Some(&mut workload.write_in_place),
         _ => None,
     }
 }
@@ -344,6 +346,7 @@ pub fn print(workload: &Workload) -> String {
         (workload.fsync_file, "fsync-file"),
         (workload.no_replace_order, "no-replace-order"),
         (workload.unflagged, "unflagged"),
+        (workload.write_in_place, "write-in-place"),
     ];
     for (_, name) in conditions.iter().filter(|(holds, _)| *holds) {
         let _ = writeln!(out, "{name}");

@@ -74,7 +74,7 @@ impl LockedInode<'_> {
             let grown = self.extend_run(i, (have, want), fill, reserve)?;
             let (buf, then) = self.view().relocate_run(&grown, fill, content);
             self.view().free_old_run(&grown);
-            return Ok(Balloc { granted: Granted { buf, then }, undo: Undo::Nothing });
+            return Ok(Balloc { granted: Granted { buf, then, new: true }, undo: Undo::Nothing });
         }
         let at = self.view().checked_run(old, have, Structure::Inode)?.unwrap_or(FragNo::HOLE);
         self.view().allocated_block(lbn, at, fill)
@@ -102,7 +102,7 @@ impl LockedInode<'_> {
         let set = Event::PointerSet { slot, new: run, old: None, content, block: buf.key };
         let then = self.ump.ordering.notify(set).disposition;
         self.set_direct(i, at);
-        Ok(Balloc { granted: Granted { buf, then }, undo: Undo::Direct(i, run) })
+        Ok(Balloc { granted: Granted { buf, then, new: true }, undo: Undo::Direct(i, run) })
     }
 
     /// Allocates a run of `want` fragments for direct block `i`, which has `have`, and sets its

@@ -91,7 +91,7 @@ impl LockedInode<'_> {
         };
         let buf = self.view().new_block(lbn, run, fill);
         let undo = Undo::Indirect(Box::new((chain, allocs)));
-        Ok(Balloc { granted: Granted { buf, then }, undo })
+        Ok(Balloc { granted: Granted { buf, then, new: true }, undo })
     }
 
     /// Allocates the missing blocks of a chain and links them. `allocs` gets the blocks and the

@@ -54,6 +54,8 @@ pub(crate) struct Granted {
     pub(crate) buf: BufRef,
     /// When the block must reach the device.
     pub(crate) then: Disposition,
+    /// Whether the call allocated the block, or fragments of it.
+    pub(crate) new: bool,
 }
 
 /// A block, and how to take it out of the file again.
@@ -187,7 +189,7 @@ impl<'a> InodeView<'a> {
                 self.ump.cache.getblk(block, NewContent::Arbitrary)
             }
         };
-        let granted = Granted { buf, then: Disposition::Delay };
+        let granted = Granted { buf, then: Disposition::Delay, new: false };
         Ok(Balloc { granted, undo: Undo::Nothing })
     }
 

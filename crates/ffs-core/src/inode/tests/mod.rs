@@ -193,7 +193,7 @@ impl Bench {
     }
 
     fn write(&self, ip: &Inode, off: u64, bytes: &[u8]) -> crate::Result<usize> {
-        self.lock(ip).write_at(off, bytes, Reserve::Allowed)
+        self.lock(ip).write_at(off, &mut &bytes[..], Reserve::Allowed)
     }
 
     fn truncate(&self, ip: &Inode, size: u64) -> crate::Result<()> {

@@ -286,7 +286,7 @@ fn too_much_dirty_is_written_in_the_same_order() {
     for i in 0..24 {
         let reserve = crate::alloc::Reserve::Allowed;
         let at = i * part.len() as u64;
-        s.b.lock(&file).write_at(at, &part, reserve).unwrap();
+        s.b.lock(&file).write_at(at, &mut &part[..], reserve).unwrap();
     }
     s.b.syncer.throttle().unwrap();
     let log = s.log();

@@ -137,7 +137,7 @@ fn many_threads_get_one_inode_each() {
                         let mut n = [0; 8];
                         inode.view().read_at(0, &mut n).unwrap();
                         let n = (u64::from_le_bytes(n) + 1).to_le_bytes();
-                        inode.write_at(0, &n, Reserve::Denied).unwrap();
+                        inode.write_at(0, &mut &n[..], Reserve::Denied).unwrap();
                         inode.d.uid += 1;
                         inode.update(InodeChange::Attr).unwrap();
                     }
