@@ -253,6 +253,9 @@ pub fn tunefs(dev: &dyn BlockDevice, opts: &TunefsOptions) -> Result<TunefsRepor
     if wanted.is_empty() && !opts.all_copies {
         return Ok(report);
     }
+    if !vol.geo.variant.is_writable() {
+        return Err(AdminError::Refused(vol.geo.variant.read_only_reason().into()));
+    }
     let before = settings(&vol.sb);
     let flags_before = vol.sb.flags();
     set_values(&mut vol, opts)?;

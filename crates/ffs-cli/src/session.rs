@@ -156,6 +156,9 @@ impl Session {
                 _ => failure.hint(format!("`ffs fsck -n {image}` may show the cause")),
             }
         })?;
+        if let Some(why) = ffs.stale() {
+            crate::output::warn(format!("{image}: {why}"));
+        }
         Ok(Session { ffs, cred: Cred::root(), image, device, opened: None, mounted: true })
     }
 

@@ -107,7 +107,9 @@ fn open_volume(
     let fs = Ffs::mount(opened.device, &options, Env::system()).map_err(|source| {
         MountError::FileSystem { image: request.image.to_string_lossy().into_owned(), source }
     })?;
-    Ok((fs, opened.path, opened.notes))
+    let mut notes = opened.notes;
+    notes.extend(fs.stale().map(String::from));
+    Ok((fs, opened.path, notes))
 }
 
 fn server_options(request: &MountRequest) -> ServerOptions {

@@ -77,9 +77,17 @@ pub fn blocks_per_pointer(g: &Geometry, level: usize) -> u64 {
 #[must_use]
 pub fn pointer(g: &Geometry, bytes: &[u8], index: usize) -> i64 {
     match g.format {
+        Format::Ufs1 if g.variant.is_sun() => sun_pointer(g, get(bytes, index * 4, g.endian)),
         Format::Ufs1 => get::<i32>(bytes, index * 4, g.endian).into(),
         Format::Ufs2 => get(bytes, index * 8, g.endian),
     }
+}
+
+/// The pointer `p` of a Solaris volume. Blocks that `fallocate` reserved have negative addresses
+/// until they are written, and read as holes (`spec/on-disk-format.md` §20.2).
+pub(crate) fn sun_pointer(g: &Geometry, p: i32) -> i64 {
+    let reserved = p < 0 && i64::from(p) % i64::from(g.frag) == 0;
+    if reserved { 0 } else { p.into() }
 }
 
 /// Sets pointer `index` of the indirect block `bytes`; on UFS1 `to` is a 32-bit number.

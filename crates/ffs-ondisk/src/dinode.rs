@@ -8,9 +8,11 @@
 
 mod kind;
 mod outline;
+mod ufs1;
 
 pub use kind::{FileFlags, FileType};
 pub use outline::Outline;
+pub use ufs1::{Dinode1, SunDinode};
 
 use crate::error::{Corrupt, Error, Place, Structure};
 use crate::geometry::{Format, Geometry, NDADDR, NIADDR};
@@ -26,30 +28,6 @@ const CKHASH_OFFSET: usize = 244;
 pub const MAXDIRSIZE: u64 = 0x7fff_ffff;
 /// Largest link count that this implementation assigns (`UFS_LINK_MAX`).
 pub const LINK_MAX: u16 = 32767;
-
-layout! {
-    /// UFS1 inode on disk.
-    pub struct Dinode1[128] {
-        0 => mode: u16, "Type and permissions.";
-        2 => nlink: u16, "Links.";
-        4 => freelink: u32, "SU+J: next unlinked inode; directories: depth; 4.2BSD: 16-bit ids.";
-        8 => size: u64, "Bytes.";
-        16 => atime: i32, "Access time, seconds.";
-        20 => atimensec: i32, "Nanoseconds.";
-        24 => mtime: i32, "Modification time, seconds.";
-        28 => mtimensec: i32, "Nanoseconds.";
-        32 => ctime: i32, "Change time, seconds.";
-        36 => ctimensec: i32, "Nanoseconds.";
-        40 => db: [i32; 12], "Direct pointers.";
-        88 => ib: [i32; 3], "Indirect pointers.";
-        100 => flags: u32, "File flags.";
-        104 => blocks: u32, "512-byte units held.";
-        108 => gen_: u32, "Generation.";
-        112 => uid: u32, "Owner.";
-        116 => gid: u32, "Group.";
-        120 => modrev: u64, "Change counter.";
-    }
-}
 
 layout! {
     /// UFS2 inode on disk.
@@ -217,43 +195,6 @@ impl Dinode {
         }
     }
 
-    fn from_ufs1(g: &Geometry, b: &[u8]) -> Dinode {
-        let d = Dinode1::decode(b, g.endian);
-        let ts = |secs: i32, nsec| Timespec { secs: secs.into(), nsec };
-        let mut out = Dinode {
-            mode: d.mode,
-            nlink: d.nlink,
-            uid: d.uid,
-            gid: d.gid,
-            size: d.size,
-            blocks: d.blocks.into(),
-            atime: ts(d.atime, d.atimensec),
-            mtime: ts(d.mtime, d.mtimensec),
-            ctime: ts(d.ctime, d.ctimensec),
-            generation: d.gen_,
-            flags: FileFlags::from_bits_retain(d.flags),
-            db: d.db.map(i64::from),
-            ib: d.ib.map(i64::from),
-            modrev: d.modrev,
-            freelink: d.freelink,
-            ..Dinode::default()
-        };
-        out.take_short(g, b.get(40..100).unwrap_or(&[]));
-        if g.old_ids {
-            // These bytes had 16-bit ids before they had the depth.
-            out.freelink = 0;
-            out.uid = get::<u16>(b, 4, g.endian).into();
-            out.gid = get::<u16>(b, 6, g.endian).into();
-        }
-        if out.file_type().is_some_and(FileType::is_device)
-            && let Some(first) = out.db.first_mut()
-        {
-            // A device number is unsigned.
-            *first &= 0xffff_ffff;
-        }
-        out
-    }
-
     fn from_ufs2(g: &Geometry, b: &[u8]) -> Dinode {
         let d = Dinode2::decode(b, g.endian);
         let [s0, s1] = d.spare;
@@ -297,35 +238,6 @@ impl Dinode {
             Format::Ufs1 => self.to_ufs1(g, b),
             Format::Ufs2 => self.to_ufs2(g, b),
         }
-    }
-
-    fn to_ufs1(&self, g: &Geometry, b: &mut [u8]) {
-        let d = Dinode1 {
-            mode: self.mode,
-            nlink: self.nlink,
-            freelink: self.freelink,
-            size: self.size,
-            atime: self.atime.secs_in_ufs1(),
-            atimensec: self.atime.nsec,
-            mtime: self.mtime.secs_in_ufs1(),
-            mtimensec: self.mtime.nsec,
-            ctime: self.ctime.secs_in_ufs1(),
-            ctimensec: self.ctime.nsec,
-            db: self.db.map(|p| p as i32),
-            ib: self.ib.map(|p| p as i32),
-            flags: self.flags.bits(),
-            blocks: self.blocks as u32,
-            gen_: self.generation,
-            uid: if g.old_ids { get(b, 112, g.endian) } else { self.uid },
-            gid: if g.old_ids { get(b, 116, g.endian) } else { self.gid },
-            modrev: self.modrev,
-        };
-        d.encode(b, g.endian);
-        if g.old_ids {
-            put(b, 4, g.endian, self.uid as u16);
-            put(b, 6, g.endian, self.gid as u16);
-        }
-        self.put_short(g, b, 40);
     }
 
     fn to_ufs2(&self, g: &Geometry, b: &mut [u8]) {

@@ -10,8 +10,6 @@ use crate::other_content::{DUMP, GELI, ISO, LUKS, SQUASHFS, TAR, ZFS};
 use crate::sbfields::{MAGIC_OFFSET, SbFields};
 use crate::wire::{Endian, get};
 
-/// `fs_state` of other systems is this value minus the time of the last write.
-const FS_OKAY: u32 = 0x7c26_9d38;
 /// Flag of NetBSD's journal (FreeBSD: NFSv4 ACLs).
 pub const FS_DOWAPBL: u32 = 0x100;
 /// Flag of NetBSD's quotas inside the file system (FreeBSD: check hashes).
@@ -45,21 +43,6 @@ impl NetBsd {
     pub fn hidden_flags(self) -> u32 {
         (if self.wapbl { FS_DOWAPBL } else { 0 }) | (if self.quota2 { FS_DOQUOTA2 } else { 0 })
     }
-}
-
-/// The system of the UFS1 variant `f`, if this library cannot read it.
-#[must_use]
-pub fn ufs1_variant(f: &SbFields, bytes: &[u8], endian: Endian) -> Option<&'static str> {
-    if f.old_postblformat == -1 {
-        return Some("cylinder groups in the layout of 4.2BSD");
-    }
-    if f.qbmask == i64::from(f.bsize) - 1 && f.maxsymlinklen == 60 {
-        // The test for 4.4BSD and its descendants.
-        return None;
-    }
-    let okay = FS_OKAY.wrapping_sub(f.old_time as u32);
-    let state = |off| get::<u32>(bytes, off, endian) == okay;
-    (state(1336) || state(132)).then_some("the UFS of Solaris or SunOS")
 }
 
 /// The related format of the magic number in `bytes`, if it is a known one.

@@ -9,6 +9,7 @@
 use crate::error::{Corrupt, Error, Place, Structure};
 use crate::sbfields::CkHash;
 use crate::units::{CgNo, FragNo, Ino, Lbn};
+use crate::variant::Variant;
 use crate::wire::Endian;
 
 /// Number of direct pointers in an inode, `NDADDR`.
@@ -147,6 +148,10 @@ pub struct Geometry {
     pub ckhash: CkHash,
     /// Old UFS1 superblock without 64-bit fields.
     pub old_layout: bool,
+    /// Variant of UFS1.
+    pub variant: Variant,
+    /// Cylinder groups in the layout of 4.2BSD.
+    pub old_groups: bool,
 }
 
 impl Geometry {

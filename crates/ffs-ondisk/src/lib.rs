@@ -85,6 +85,7 @@ pub mod snapshot;
 pub mod superblock;
 pub mod units;
 pub mod upkeep;
+pub mod variant;
 pub mod wire;
 
 pub use cg::{Cg, CgMut};
@@ -94,6 +95,7 @@ pub use error::{Corrupt, Error, Place, Structure};
 pub use geometry::{Format, Geometry};
 pub use superblock::Superblock;
 pub use units::{CgNo, DirOff, FragNo, Ino, Lbn};
+pub use variant::Variant;
 pub use wire::Endian;
 
 /// BSD's group *operator*, whose members make backups (`GID_OPERATOR`): of snapshots and of quota

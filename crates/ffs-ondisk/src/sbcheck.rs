@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::geometry::{Format, Geometry};
 use crate::superblock::{CkHash, SBLOCKSEARCH, SBLOCKSIZE, SbFields, Superblock};
 use crate::units::{CgNo, FragNo};
+use crate::variant::{Variant, has_old_groups};
 
 /// A problem of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,9 @@ impl std::fmt::Display for Problem {
         write!(f, "{} is {}, expected {}", self.field, self.found, self.expected)
     }
 }
+
+/// Rotational positions of 4.2BSD.
+const OLD_NRPOS: u32 = 8;
 
 /// The field name under which [`problems`] reports a volume larger than its device.
 pub const DEVICE_SIZE: &str = "size * fsize";
@@ -218,7 +222,14 @@ fn check_derived(c: &mut Checker<'_>, sb: &Superblock) {
     c.equal("bshift", f.bshift.into(), log2(f.bsize));
     c.equal("fshift", f.fshift.into(), log2(f.fsize));
     c.equal("fragshift", f.fragshift.into(), log2(f.frag));
-    c.equal("fsbtodb", f.fsbtodb.into(), log2(f.fsize) - 9);
+    let shift = log2(f.fsize) - 9;
+    if sb.variant() == Variant::Bsd43 {
+        // Some machines of 4.3BSD counted in sectors of 1024 bytes or more.
+        let ok = (0..=shift).contains(&i64::from(f.fsbtodb));
+        c.rule(ok, "fsbtodb", f.fsbtodb, format!("0 to {shift}"));
+    } else {
+        c.equal("fsbtodb", f.fsbtodb.into(), shift);
+    }
     if f.old_inodefmt >= 2 || sb.format == Format::Ufs2 {
         c.equal("qbmask", f.qbmask, i64::from(f.bsize) - 1);
         c.equal("qfmask", f.qfmask, i64::from(f.fsize) - 1);
@@ -260,13 +271,27 @@ fn check_groups(c: &mut Checker<'_>, sb: &Superblock) {
     }
     if ufs1 {
         c.rule((1..=4096).contains(&f.old_cpg), "old_cpg", f.old_cpg, "1 to 4096");
-        c.rule((1..=32).contains(&f.old_nrpos), "old_nrpos", f.old_nrpos, "1 to 32");
+        let old = has_old_groups(f);
+        let nrpos = old || (1..=32).contains(&f.old_nrpos);
+        c.rule(nrpos, "old_nrpos", f.old_nrpos, "1 to 32");
+        if old {
+            // The tables of these groups have a fixed size.
+            c.rule(f.old_cpg <= 32, "old_cpg", f.old_cpg, "at most 32 with 4.2BSD's groups");
+            c.rule(f.ipg <= 2048, "ipg", f.ipg, "at most 2048 with 4.2BSD's groups");
+        }
         c.rule(f.ipg <= 32767, "ipg", f.ipg, "at most 32767 on UFS1");
     }
     // 16 even if a group has fewer blocks; four bytes each, and all must fit in the block.
     let most = (f.fpg / f.frag.max(1)).clamp(16, f.bsize / 4 - 1);
     let clusters = f.contigsumsize;
-    c.rule((0..=most).contains(&clusters), "contigsumsize", clusters, format!("0 to {most}"));
+    // Before 4.4BSD the field was a spare or part of a table.
+    let none = clusters < 0 && sb.variant() == Variant::Bsd43;
+    c.rule(
+        none || (0..=most).contains(&clusters),
+        "contigsumsize",
+        clusters,
+        format!("0 to {most}"),
+    );
 }
 
 /// The layout of a group, and the length of the volume.
@@ -370,7 +395,7 @@ fn check_soft(c: &mut Checker<'_>, sb: &Superblock) {
     c.warn(meta, "metaspace", f.metaspace, format!("0 to {half}"));
     c.warn((0..=f.size).contains(&f.dsize), "dsize", f.dsize, format!("0 to {}", f.size));
     let most = max_file_size(f.bsize as u64, f.nindir as u64);
-    let exact = f.maxfilesize == most || (f.old_inodefmt < 2 && sb.format == Format::Ufs1);
+    let exact = f.maxfilesize == most || !sb.variant().is_writable();
     c.warn(exact, "maxfilesize", f.maxfilesize, most);
     c.warn((0..=256).contains(&f.maxcontig), "maxcontig", f.maxcontig, "0 to 256");
     c.warn(f.maxbpg > 0, "maxbpg", f.maxbpg, "at least 1");
@@ -398,11 +423,15 @@ fn build(sb: &Superblock) -> Geometry {
     } else {
         addressable
     };
-    let limit = if ufs1 && f.old_inodefmt < 2 { limit.min(i32::MAX as u64) } else { limit };
-    // The stored value follows from the block size except on old volumes: a wrong one is only a
-    // warning.
-    let old = sb.old_layout || (ufs1 && f.old_inodefmt < 2);
-    let maxfilesize = if old { f.maxfilesize.min(limit).max(u64_(f.bsize.into())) } else { limit };
+    let variant = sb.variant();
+    // The stored value follows from the block size except on volumes of 4.4BSD from before
+    // FreeBSD 5: a wrong one is only a warning. Earlier systems did not store it.
+    let maxfilesize = match variant {
+        Variant::Bsd43 if f.old_inodefmt < 2 => limit.min(i32::MAX as u64),
+        Variant::Bsd44 if sb.old_layout => f.maxfilesize.min(limit).max(u64_(f.bsize.into())),
+        _ => limit,
+    };
+    let old_groups = ufs1 && has_old_groups(f);
     let half = i64::from(f.fpg / 2);
     let metaspace = if sb.netbsd.wapbl { 0 } else { f.metaspace.clamp(0, half) };
     let metaspace = u(i32::try_from(metaspace).unwrap_or(0));
@@ -429,14 +458,22 @@ fn build(sb: &Superblock) -> Geometry {
         csaddr: FragNo(u64_(f.csaddr)),
         cssize: u(f.cssize),
         cgsize: u(f.cgsize),
-        contigsumsize: u(f.contigsumsize),
+        contigsumsize: if old_groups { 0 } else { u(f.contigsumsize) },
         old_cpg: if ufs1 { u(f.old_cpg) } else { 0 },
-        old_nrpos: if ufs1 { u(f.old_nrpos) } else { 0 },
+        old_nrpos: if old_groups {
+            OLD_NRPOS
+        } else if ufs1 {
+            u(f.old_nrpos)
+        } else {
+            0
+        },
         metaspace,
         maxfilesize,
         maxsymlinklen: u(f.maxsymlinklen),
         old_ids: ufs1 && f.old_inodefmt < 2,
         ckhash: sb.ckhashes() & CkHash::all(),
         old_layout: sb.old_layout,
+        variant,
+        old_groups,
     }
 }

@@ -10,6 +10,8 @@ use bitflags::bitflags;
 pub const SBLOCKSIZE: usize = 8192;
 /// Magic number of UFS1.
 pub const FS_UFS1_MAGIC: u32 = 0x0001_1954;
+/// Magic number of Solaris' multi-terabyte UFS, a variant of UFS1.
+pub const MTB_UFS_MAGIC: u32 = 0x00de_cade;
 /// Magic number of UFS2.
 pub const FS_UFS2_MAGIC: u32 = 0x1954_0119;
 /// Magic number while newfs is running.

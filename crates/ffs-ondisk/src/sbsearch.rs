@@ -79,7 +79,13 @@ pub enum Warning {
     Unconfirmed,
     /// Summary totals come from a backup and are outdated.
     OldTotals,
+    /// The log of a Solaris volume may have changes that are not in place.
+    UnrolledLog,
 }
+
+/// The text of [`Warning::UnrolledLog`].
+pub const UNROLLED_LOG: &str = "the log of this Solaris volume has changes that are not in place: \
+    files may be older than on Solaris; mount it there once to bring it up to date";
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,6 +94,7 @@ impl fmt::Display for Warning {
             Warning::Damaged(at, p) => write!(f, "superblock at byte {at} not used: {p}"),
             Warning::BadHash(at) => write!(f, "superblock at byte {at}: its check hash is wrong"),
             Warning::Unconfirmed => f.write_str("superblock: no backup found to compare it with"),
+            Warning::UnrolledLog => f.write_str(UNROLLED_LOG),
             Warning::OldTotals => f.write_str("superblock: the totals are those of a backup"),
         }
     }
@@ -115,6 +122,8 @@ impl Found {
     /// `sb` as read; marked and relocated unless it is the standard one, valid.
     fn new(sb: Superblock, geometry: Geometry, source: Source, warnings: Vec<Warning>) -> Found {
         let (flags, clean) = (sb.flags(), sb.f.clean == 1);
+        let log = sb.has_unrolled_log().then_some(Warning::UnrolledLog);
+        let warnings = warnings.into_iter().chain(log).collect();
         let sb = if source == Source::Primary { sb } else { distrust(sb) };
         Found { sb, geometry, source, warnings, flags, clean }
     }

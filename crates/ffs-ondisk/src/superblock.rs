@@ -12,13 +12,14 @@
 
 use crate::csum::{Csum, clamp32};
 use crate::error::{Corrupt, Error, Place, Structure};
-use crate::foreign::{self, NetBsd};
+use crate::foreign::NetBsd;
 use crate::geometry::Format;
 use crate::growth::GrowthRecord;
 use crate::hash::check_hash;
 use crate::sbfields::FS_FLAGS_UPDATED;
 pub use crate::sbfields::*;
 use crate::units::FragNo;
+use crate::variant::{self, Variant};
 use crate::wire::{Endian, get, need};
 
 /// Locations of the standard superblock, bytes, in search order (`SBLOCKSEARCH`).
@@ -63,6 +64,8 @@ pub struct Superblock {
     pub location: u64,
     /// A UFS1 superblock from before the 64-bit fields existed (`spec/on-disk-format.md` §3.4).
     pub old_layout: bool,
+    /// A superblock of SunOS or Solaris, whose own fields `f` has in terms of 4.4BSD.
+    sun: Option<Variant>,
     /// NetBSD's data in bytes that FreeBSD uses otherwise (`spec/on-disk-format.md` §20).
     pub netbsd: NetBsd,
     /// The bytes it was decoded from, at least `SbFields::SIZE`, at most [`SBLOCKSIZE`].
@@ -88,13 +91,16 @@ impl Superblock {
             });
         };
         let mut f = SbFields::decode(bytes, endian);
-        if format == Format::Ufs1
-            && let Some(what) = foreign::ufs1_variant(&f, bytes, endian)
-        {
-            return Err(Error::Unsupported(what.into()));
+        let sun = match format {
+            Format::Ufs1 => Some(Variant::detect(&f, bytes, endian)?).filter(|v| v.is_sun()),
+            Format::Ufs2 => None,
+        };
+        if sun.is_some() {
+            variant::adopt_sun_fields(&mut f);
         }
-        let netbsd = NetBsd::of(&f, bytes, endian);
-        let old_layout = format == Format::Ufs1 && f.maxbsize != f.bsize;
+        let old_layout = format == Format::Ufs1 && (f.maxbsize != f.bsize || sun.is_some());
+        // Superblocks of the old layout have other data where NetBSD's are.
+        let netbsd = if old_layout { NetBsd::default() } else { NetBsd::of(&f, bytes, endian) };
         if old_layout {
             adopt_old_fields(&mut f, location);
         }
@@ -102,7 +108,7 @@ impl Superblock {
             f.flags = u32::from(f.old_flags);
         }
         let raw = bytes.get(..bytes.len().min(SBLOCKSIZE)).unwrap_or(bytes).to_vec();
-        Ok(Superblock { f, format, endian, location, old_layout, netbsd, raw })
+        Ok(Superblock { f, format, endian, location, old_layout, sun, netbsd, raw })
     }
 
     /// A new superblock (newfs): `f`, and zeros elsewhere.
@@ -110,7 +116,7 @@ impl Superblock {
     pub fn from_fields(f: SbFields, format: Format, endian: Endian, location: u64) -> Superblock {
         let netbsd = NetBsd::default();
         let raw = vec![0; SBLOCKSIZE];
-        Superblock { f, format, endian, location, old_layout: false, netbsd, raw }
+        Superblock { f, format, endian, location, old_layout: false, sun: None, netbsd, raw }
     }
 
     /// The `sbsize` bytes of this copy, with the check hash if the volume has one.
@@ -121,6 +127,10 @@ impl Superblock {
         let len = usize::try_from(self.f.sbsize).unwrap_or(0).clamp(SbFields::SIZE, SBLOCKSIZE);
         let mut out = self.raw.clone();
         out.resize(len, 0);
+        if self.sun.is_some() {
+            // Such a volume is never written; its fields have other places.
+            return out;
+        }
         let orig = SbFields::decode(&self.raw, self.endian);
         let mut f = self.f.clone();
         self.set_old_copies(&mut f, &orig);
@@ -319,9 +329,28 @@ impl Superblock {
         FragNo(u64::try_from(self.f.csaddr).unwrap_or(0))
     }
 
-    /// The volume label, without padding.
+    /// The variant of UFS1; [`Variant::Bsd44`] for UFS2.
+    #[must_use]
+    pub fn variant(&self) -> Variant {
+        match (self.format, self.sun) {
+            (Format::Ufs2, _) => Variant::Bsd44,
+            (Format::Ufs1, Some(sun)) => sun,
+            (Format::Ufs1, None) => Variant::of_bsd(&self.f),
+        }
+    }
+
+    /// Whether the log of a Solaris volume may have changes that are not in place.
+    #[must_use]
+    pub fn has_unrolled_log(&self) -> bool {
+        self.sun.is_some() && variant::has_unrolled_log(&self.raw, self.endian)
+    }
+
+    /// The volume label, without padding. On volumes of other systems the mount point is there.
     #[must_use]
     pub fn volname(&self) -> &[u8] {
+        if !self.variant().is_writable() {
+            return &[];
+        }
         until_nul(self.raw.get(680..712).unwrap_or(&[]))
     }
 
@@ -359,7 +388,7 @@ impl Superblock {
 pub fn magic_of(bytes: &[u8]) -> Option<(Endian, Option<Format>)> {
     [Endian::Little, Endian::Big].into_iter().find_map(|e| {
         match get::<u32>(bytes, MAGIC_OFFSET, e) {
-            FS_UFS1_MAGIC => Some((e, Some(Format::Ufs1))),
+            FS_UFS1_MAGIC | MTB_UFS_MAGIC => Some((e, Some(Format::Ufs1))),
             FS_UFS2_MAGIC => Some((e, Some(Format::Ufs2))),
             FS_BAD_MAGIC => Some((e, None)),
             _ => None,

@@ -7,7 +7,7 @@ use common::{Volume, find, reader, volume, volumes};
 use ffs_ondisk::sbsearch::{self, SBLOCKSEARCH, SearchError, Source, Warning};
 use ffs_ondisk::superblock::{FsFlags, MAGIC_OFFSET};
 use ffs_ondisk::wire::put;
-use ffs_ondisk::{CgNo, Csum, Endian, Error, Format, Superblock};
+use ffs_ondisk::{CgNo, Csum, Endian, Error, Format, Superblock, Variant};
 use ffs_testkit::rng::SplitMix64;
 
 /// The volume without its primary superblock.
@@ -233,9 +233,13 @@ fn foreign_relatives_are_named() {
         put(sb, 1336, Endian::Big, 0x7c26_9d38u32.wrapping_sub(time));
         put(sb, 1320, Endian::Big, 0i32);
     });
-    assert!(unsupported(&solaris).contains("Solaris"));
+    let variant = |b: &[u8]| find(b).unwrap().geometry.variant;
+    assert_eq!(variant(&solaris), Variant::Sun);
+    let mut unknown = solaris;
+    put(&mut unknown, 8192 + 1320, Endian::Big, 7i32);
+    assert!(unsupported(&unknown).contains("version 7 of the UFS of Solaris"));
     let ancient = change_primary(&v, |sb| put(sb, 1356, Endian::Big, -1i32));
-    assert!(unsupported(&ancient).contains("4.2BSD"));
+    assert_eq!(variant(&ancient), Variant::Bsd43);
 }
 
 /// NetBSD's journal and quota flags are FreeBSD's NFSv4-ACL and check-hash flags.

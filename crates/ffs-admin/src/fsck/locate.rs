@@ -60,6 +60,7 @@ constants!(
     old_cpg,
     old_nrpos,
     old_inodefmt,
+    old_postblformat,
     cgsize,
     contigsumsize,
     maxsymlinklen,
@@ -116,8 +117,23 @@ pub(super) fn locate(dev: &dyn BlockDevice, at: Option<u64>) -> Res<Located> {
     let mut disk = PatchedDevice { dev, written: None };
     let located = search_once(&disk, at)?;
     let located = if at.is_none() { converge(&mut disk, located)? } else { located };
+    refuse_variant(&located)?;
     check_metadata_fits(&located.found.geometry)?;
     Ok(located)
+}
+
+/// Refuses a variant of UFS1 whose rules this check does not have (`spec/on-disk-format.md` §20.1).
+fn refuse_variant(located: &Located) -> Res<()> {
+    let variant = located.found.geometry.variant;
+    if variant.is_writable() {
+        return Ok(());
+    }
+    let system = variant.system();
+    let why = format!(
+        "this is a {system} volume: ffs reads it but cannot check it; use the fsck of that system, \
+         or copy its files to a new volume"
+    );
+    Err(Stop::Refused(exit::SUPERBLOCK, why))
 }
 
 /// Repeats the search on the corrected volume until it yields no correction.

@@ -9,7 +9,7 @@ use ffs_device::BlockDevice;
 use ffs_device::partition::{self, Partition, PartitionKind, Scheme, Window};
 use ffs_image::{OpenOptions, Opened};
 use ffs_ondisk::superblock::FsFlags;
-use ffs_ondisk::{Endian, Format};
+use ffs_ondisk::{Endian, Format, Variant};
 use serde::Serialize;
 
 use super::{Doc, EXIT};
@@ -80,6 +80,9 @@ enum Content {
 #[derive(Serialize)]
 struct Ufs {
     format: &'static str,
+    /// The system whose rules a variant of UFS1 has; such a volume is read-only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    variant: Option<&'static str>,
     endian: &'static str,
     bytes: u64,
     block_size: u32,
@@ -208,12 +211,14 @@ fn ufs(volume: &Volume<'_>, image: &str) -> Ufs {
     let text = |bytes: &[u8]| show(bytes.split(|&byte| byte == 0).next().unwrap_or_default());
     let sb = &volume.sb;
     let clean = sb.is_clean();
-    let next = match clean {
+    let variant = sb.variant();
+    let next = match clean || !variant.is_writable() {
         true => format!("ffs ls {image}"),
         false => format!("ffs fsck {image}"),
     };
     Ufs {
         format: if sb.format == Format::Ufs1 { "UFS1" } else { "UFS2" },
+        variant: (!variant.is_writable() || sb.old_layout).then(|| variant.system()),
         endian: if sb.endian == Endian::Little { "little" } else { "big" },
         bytes: volume.geo.size * u64::from(volume.geo.fsize),
         block_size: volume.geo.bsize,
@@ -263,12 +268,18 @@ fn print_content(out: &mut impl Write, content: &Content, margin: &str) -> Resul
     };
     let Ufs { format, endian, bytes, block_size, fragment_size, label, .. } = ufs;
     let label = if label.is_empty() { String::new() } else { format!(", label \"{label}\"") };
-    let state = if ufs.clean { "clean" } else { "not clean" };
+    let state = match ufs {
+        Ufs { clean: true, .. } => ", clean",
+        // These volumes have no such mark.
+        Ufs { variant: Some(system), .. } if *system == Variant::Bsd43.system() => "",
+        Ufs { clean: false, .. } => ", not clean",
+    };
+    let variant = ufs.variant.map(|system| format!(" of {system}, read-only")).unwrap_or_default();
     let flags: String = ufs.flags.iter().map(|flag| format!(", {flag}")).collect();
     writeln!(
         out,
-        "{margin}{format}, {endian}-endian, {}, blocks {block_size}/{fragment_size}{label}{flags}, \
-         {state}",
+        "{margin}{format}{variant}, {endian}-endian, {}, blocks {block_size}/{fragment_size}{label}\
+         {flags}{state}",
         human(*bytes)
     )?;
     if !ufs.last_mounted_on.is_empty() {

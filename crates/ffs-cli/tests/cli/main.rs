@@ -48,3 +48,4 @@ mod study_ends;
 mod tar;
 mod tasks;
 mod traces;
+mod variants;

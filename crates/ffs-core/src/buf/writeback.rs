@@ -212,10 +212,10 @@ impl BufCache {
         handled.max(1)
     }
 
-    /// Writes the next content of `source`, instead of that of the buffers, to the blocks of `bufs`,
-    /// which have file data and follow each other on the device. Returns how many of the first
-    /// blocks were written: less than all if a write of one is in flight or held. Nobody else may
-    /// read the buffers before the caller drops those of the blocks that were written.
+    /// Writes the next content of `source`, instead of that of the buffers, to the blocks of
+    /// `bufs`, which have file data and follow each other on the device. Returns how many of the
+    /// first blocks were written: less than all if a write of one is in flight or held. The caller
+    /// keeps readers away until it has dropped the buffers of the blocks that were written.
     ///
     /// # Errors
     /// Where the content is that the device did not take.

@@ -11,7 +11,7 @@
 //! 1. The buffer of a new block whose content is on the device only is never marked dirty, so that
 //!    its arbitrary bytes reach neither the device nor a reader. The lock of the inode keeps
 //!    readers away until the buffer is dropped or filled.
-//! 2. The ordering mode is told of the write of each block, as for a write of its buffer.
+//! 2. The ordering mode gets the same calls for each block as for a write of its buffer.
 //! 3. Content that the device does not take goes into the buffers, which are then dirty: it is
 //!    written later, and a failure is reported by the next `fsync`, as for every delayed write.
 

@@ -18,7 +18,7 @@ use crate::tunables::Tunables;
 use crate::ufsmount::UfsMount;
 use ffs_device::clock::SplitMix64;
 use ffs_device::{BlockDevice, DeviceError};
-use ffs_ondisk::sbsearch::{Found, SearchError};
+use ffs_ondisk::sbsearch::{Found, SearchError, UNROLLED_LOG};
 use ffs_ondisk::superblock::FsFlags;
 use ffs_ondisk::{Cg, CgNo, Csum, FileType, Format, Geometry, Ino, Place, Structure, cg};
 use std::sync::Arc;
@@ -146,6 +146,7 @@ pub(crate) fn attach(
     let table = Arc::new(InodeTable::new(Arc::clone(&ump), env.secret));
     let (acls, nfs4_acls) = lists_in_force(&g, found.sb.flags(), opts);
     let state = State {
+        stale: found.sb.has_unrolled_log().then_some(UNROLLED_LOG),
         summaries: Summaries::new(found.sb, verdict == Verdict::Writable, policy.is_softdep()),
         unchecked,
         read_only_reason: if opts.read_only { None } else { refused },
@@ -180,6 +181,14 @@ pub(crate) fn attach(
     }
     let recovery = begin_writing(&ffs, verdict)?;
     Ok((ffs, recovery))
+}
+
+impl Ffs {
+    /// Why files may have older contents than they should: the log of Solaris was not replayed.
+    #[must_use]
+    pub fn stale(&self) -> Option<&'static str> {
+        self.0.state().stale
+    }
 }
 
 /// Makes the new mount read-write.

@@ -113,6 +113,8 @@ impl Mount {
         let st = self.state();
         if self.ump.is_read_only() {
             return match st.read_only_reason {
+                // No check has the rules of another system.
+                Some(why) if !self.ump.g().variant.is_writable() => CheckNeed::Impossible(why),
                 Some(why) => CheckNeed::Foreground(why),
                 None => CheckNeed::Impossible("it is mounted read-only"),
             };

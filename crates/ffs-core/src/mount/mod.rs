@@ -143,6 +143,8 @@ struct State {
     summaries: Summaries,
     read_only_reason: Option<&'static str>,
     unchecked: Option<&'static str>,
+    /// See [`Ffs::stale`].
+    stale: Option<&'static str>,
     /// May become read-write by [`Ffs::remount`].
     may_write: bool,
     last_sync: i64,

@@ -11,7 +11,8 @@
 //! | gjournal | no: its replay would overwrite later writes | `spec/on-disk-format.md` §16 |
 //! | snapshots | yes, unless one is damaged | `spec/snapshots.md` §8 |
 //! | NetBSD's WAPBL or quota2 | no: ffs does not update them | `spec/on-disk-format.md` §20 |
-//! | old UFS1 layout, or 4.2BSD directories | no | `spec/on-disk-format.md` §18.1 |
+//! | old UFS1 layout | no | `spec/on-disk-format.md` §18.1 |
+//! | UFS1 of 4.3BSD or Solaris | no | `spec/on-disk-format.md` §20.1 |
 //! | summary area that disagrees with the groups | only if forced | `spec/known-failures.md` §2.1 |
 //! | superblock from a backup, or bad check hash | only if forced | `spec/known-failures.md` §1.8 |
 

@@ -58,14 +58,31 @@ pub fn validate(g: &Geometry, c: CgNo, b: &[u8]) -> Result<(), Error> {
 pub fn validate_header(g: &Geometry, c: CgNo, b: &[u8]) -> Result<(), Error> {
     need(b, g.cgsize as usize, Structure::CylinderGroup)?;
     let h = CgFields::decode(b, g.endian);
-    if h.magic != CG_MAGIC && get::<u32>(b, OLD_MAGIC_OFFSET, g.endian) == CG_MAGIC {
+    let old_magic = get::<u32>(b, OLD_MAGIC_OFFSET, g.endian);
+    if !g.old_groups && h.magic != CG_MAGIC && old_magic == CG_MAGIC {
         return Err(Error::Unsupported("cylinder groups in the 4.2BSD layout".into()));
     }
+    let h = if g.old_groups { with_old_magic(g, h, old_magic) } else { h };
     if let Some((field, found, expected)) = header_problems(g, c, &h).into_iter().next() {
         let place = Place::Group(c);
         return Err(Corrupt::new(Structure::CylinderGroup, place, field, found, expected).into());
     }
     Ok(())
+}
+
+/// The header `h` of a group in 4.2BSD's layout: its magic number is elsewhere, and it has tables
+/// instead of offsets.
+fn with_old_magic(g: &Geometry, h: CgFields, magic: u32) -> CgFields {
+    let lay = CgLayout::of(g);
+    CgFields {
+        magic,
+        old_btotoff: lay.btotoff.cast_signed(),
+        old_boff: lay.boff.cast_signed(),
+        iusedoff: lay.iusedoff,
+        freeoff: lay.freeoff,
+        nextfreeoff: lay.nextfreeoff,
+        ..h
+    }
 }
 
 type Mismatch = Option<(&'static str, u64, u64)>;

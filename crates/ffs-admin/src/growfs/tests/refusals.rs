@@ -78,7 +78,7 @@ fn foreign_and_old_volumes_are_refused() {
         vol.write_superblock().unwrap();
         let before = dev.to_vec();
         let error = grow(&dev, None).unwrap_err().to_string();
-        assert!(error.contains("before FreeBSD 5"), "{error}");
+        assert!(error.contains("4.3BSD volume"), "{error}");
         assert!(dev.to_vec() == before);
     }
 }
