@@ -13,13 +13,14 @@ use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::bgfsck;
 use crate::cmd::{self, Doc};
 use crate::fail::{EX_USAGE, Outcome};
-use crate::{log, output, session};
+use crate::{expand, log, output, session};
 
 /// The Berkeley Fast File System in user space: make, check, mount and fill UFS images.
 ///
 /// IMAGE is a file, a block device, or the export of an NBD server (nbd://HOST/EXPORT). Its format
 /// is recognised: raw, qcow2, VMDK, VHD, VHDX, VDI; gzip, xz, zstd and bzip2 are read in place. In
 /// a whole-disk image ffs finds the BSD partition (GPT, MBR slice, disklabel); IMAGE@N chooses one.
+/// Commands that only read take - for an image on standard input, and /dev/stdin:/path in it.
 /// IMAGE:/path is a file in an image, which needs no mount and no root. IMAGE:/.snap/NAME is also
 /// an image, to be read: the snapshot NAME.
 #[derive(Parser)]
@@ -30,6 +31,9 @@ struct Ffs {
     /// Log internal events, for example `debug` or `ffs::buf=trace` [default: RUST_LOG]
     #[arg(long, global = true, value_name = "FILTER")]
     log: Option<String>,
+    /// To change a compressed IMAGE, expand it beside it (disk.img.xz to disk.img) and change that
+    #[arg(long, global = true)]
+    write: bool,
 }
 
 /// Defines the commands. `completions` and `man` are apart: they take the command line itself.
@@ -188,6 +192,7 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
     match command_line().try_get_matches_from(&args).and_then(|m| Ffs::from_arg_matches(&m)) {
         Ok(ffs) => match log::set_filter(ffs.log) {
             Ok(()) => {
+                expand::set(ffs.write);
                 start_log(command);
                 finish(ffs.command.run())
             }

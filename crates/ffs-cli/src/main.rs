@@ -33,6 +33,7 @@ mod cmd;
 mod compare;
 mod copying;
 mod current;
+mod expand;
 mod fail;
 mod hugepages;
 mod log;
@@ -46,6 +47,7 @@ mod quotas;
 mod session;
 mod signals;
 mod spec;
+mod stdin;
 mod walk;
 
 use std::process::ExitCode;

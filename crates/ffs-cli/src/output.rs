@@ -229,6 +229,13 @@ pub(crate) struct JsonTime {
     nanoseconds: i32,
 }
 
+impl JsonTime {
+    /// Seconds since 1970.
+    pub(crate) fn seconds(&self) -> i64 {
+        self.seconds
+    }
+}
+
 impl From<Timespec> for JsonTime {
     fn from(at: Timespec) -> JsonTime {
         JsonTime { text: time(at, true), seconds: at.secs, nanoseconds: at.nsec }

@@ -144,6 +144,17 @@ impl QuotaVolume {
         }
     }
 
+    /// The id on the volume of the user or group that runs this program.
+    pub(crate) fn own_id(&self, kind: QuotaType) -> Result<u32, Failure> {
+        match (self, kind) {
+            (QuotaVolume::Mount(control, _), _) => {
+                control.own_quota_id(kind).map_err(|e| self.failed(&e))
+            }
+            (_, QuotaType::User) => Ok(rustix::process::getuid().as_raw()),
+            (_, QuotaType::Group) => Ok(rustix::process::getgid().as_raw()),
+        }
+    }
+
     /// The id of a user or group, by name or number.
     pub(crate) fn id_of(&self, kind: QuotaType, name: &str) -> Result<u32, Failure> {
         owner::id_of(self.session(), kind, name)

@@ -30,8 +30,8 @@ use ffs_image::{OpenError, OpenOptions, Opened};
 use rustix::io::Errno;
 
 use crate::fail::{Failure, show};
-use crate::signals;
 use crate::spec::{Place, outside};
+use crate::{expand, signals, stdin};
 
 /// A mounted image.
 pub(crate) struct Session {
@@ -258,11 +258,11 @@ pub(crate) fn try_open(image: &OsStr, write: bool, read_only: &str) -> Result<Op
     match snapshot::inside(image) {
         Some(inside) if write => Err(advised(snapshot::refusal(&inside), true)),
         Some(inside) => {
-            let outer = noted(&inside.image, &options(false)).map_err(Failure::plain)?;
+            let outer = noted(&inside.image, &options(false)).map_err(|error| unopened(&error))?;
             snapshot::open(outer, inside)
         }
         None => noted(image, &options(write))
-            .map_err(|error| advised(Failure::plain(&error), error.may_be_readable())),
+            .map_err(|error| advised(unopened(&error), error.may_be_readable())),
     }
 }
 
@@ -270,23 +270,35 @@ pub(crate) fn try_open(image: &OsStr, write: bool, read_only: &str) -> Result<Op
 pub(crate) fn open_with(image: &OsStr, options: &OpenOptions) -> Result<Opened, Failure> {
     match snapshot::inside(image) {
         Some(inside) => Err(snapshot::refusal(&inside)),
-        None => noted(image, options).map_err(Failure::plain),
+        None => noted(image, options).map_err(|error| unopened(&error)),
     }
+}
+
+/// The message for an image that could not be opened.
+fn unopened(error: &OpenError) -> Failure {
+    // A spooled or expanded image takes time.
+    if signals::interrupted() { Failure::interrupted() } else { Failure::plain(error) }
 }
 
 /// Opens and locks `image`, which may be a snapshot in an image, for a mount.
 pub(crate) fn open_to_mount(image: &OsStr, how: &OpenOptions) -> Result<Opened, MountError> {
     let how = OpenOptions { probe: Some(holds_ufs), ..*how };
     let Some(inside) = snapshot::inside(image) else {
-        let mut opened = ffs_image::open(bare(image), &how)?;
+        let mut opened = open_outside(image, &how)?;
         if how.write {
             opened.notes.extend(recover(&opened.device));
         }
         return Ok(opened);
     };
     let how = OpenOptions { write: false, ..how };
-    let opened = ffs_image::open(&inside.image, &how)?;
+    let opened = open_outside(&inside.image, &how)?;
     snapshot::open(opened, inside).map_err(|failure| MountError::Inside(failure.text))
+}
+
+/// Opens an image that is no snapshot: also standard input, and with `--write` a compressed image.
+fn open_outside(image: &OsStr, how: &OpenOptions) -> Result<Opened, OpenError> {
+    let image = stdin::resolved(bare(image), how.write)?;
+    expand::open(&image, how)
 }
 
 /// The image that `IMAGE:/` names.
@@ -302,7 +314,7 @@ fn options(write: bool) -> OpenOptions {
 }
 
 fn noted(image: &OsStr, options: &OpenOptions) -> Result<Opened, OpenError> {
-    let opened = ffs_image::open(bare(image), options)?;
+    let opened = open_outside(image, options)?;
     warn_of_notes(image, &opened);
     Ok(opened)
 }

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use ffs_device::FileDevice;
 use ffs_image::{is_uri, split_uri};
 
-use crate::current;
 use crate::fail::{Failure, show};
+use crate::{current, stdin};
 
 /// A path inside an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,8 +160,12 @@ fn os(bytes: &[u8]) -> OsString {
     OsString::from_vec(bytes.to_vec())
 }
 
-/// Whether `name`, or what precedes its `@N`, is an existing file that may be an image.
+/// Whether `name`, or what precedes its `@N`, is an existing file that may be an image, or standard
+/// input.
 fn is_image(name: &[u8]) -> bool {
+    if stdin::names(OsStr::from_bytes(name)) {
+        return true;
+    }
     let is_file = |name: &[u8]| {
         !name.is_empty() && fs::metadata(OsStr::from_bytes(name)).is_ok_and(|m| !m.is_dir())
     };

@@ -15,6 +15,15 @@ impl Control {
         record(&answer).map(|(_, record)| record).ok_or_else(version_mismatch)
     }
 
+    /// The id on the volume of the user, or the group, that runs this program. Mount options may
+    /// map it.
+    ///
+    /// # Errors
+    /// As [`Control::quota`]; [`MountError::Server`]: the user has none.
+    pub fn own_quota_id(&self, kind: QuotaType) -> Result<u32, MountError> {
+        self.command(&format!("quota own {kind}"))?.parse().map_err(|_| version_mismatch())
+    }
+
     /// The limits and the usage of all ids that have any, sorted by id.
     ///
     /// # Errors

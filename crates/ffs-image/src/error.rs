@@ -56,7 +56,7 @@ pub enum OpenError {
     /// It is compressed, and was to be changed.
     #[error(
         "{image} is compressed with {}, so it can only be read; to change it, expand it first: \
-         {} {image} > RAW",
+         the option --write of ffs does so, or {} {image} > RAW",
         .format.name(), .format.decompressor().unwrap_or("cat")
     )]
     Compressed {

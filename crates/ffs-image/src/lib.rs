@@ -12,7 +12,7 @@
 //! | VHD (fixed, dynamic), VDI | yes | yes | `blocks` |
 //! | VMDK in one sparse file | yes | by `qemu` | `blocks` |
 //! | other variants of these, VHDX | yes | yes | `qemu`: a `qemu-nbd` process |
-//! | gzip, xz, zstd, bzip2 | yes | no | `compressed` |
+//! | gzip, xz, zstd, bzip2 | yes | after [`expand`] | `compressed` |
 //!
 //! **Invariants.**
 //! 1. No content of a file makes this crate panic, loop without end, or take memory without a
@@ -37,7 +37,7 @@ mod qcow2_by_qemu;
 mod qemu;
 mod spec;
 
-pub use compressed::{Content, decompress, is_compressed};
+pub use compressed::{Content, Progress, decompress, expand, expanded_name, is_compressed, spool};
 pub use error::OpenError;
 pub use image::DiskImage;
 pub use magic::{Format, recognise};

@@ -64,12 +64,14 @@ pub enum BuildError {
     Mount(ffs_core::Error),
     /// The copy ended early.
     Copy(CopyError),
-    /// The tree lacks a file of the specification.
+    /// The tree lacks a file of the specification, which cannot create it.
     Missing {
         /// Its path, for messages.
         path: String,
         /// The number of its line.
         line: usize,
+        /// The keyword that could create it.
+        lacks: &'static str,
     },
     /// Files could not be copied; each was passed to the observer.
     Incomplete {
@@ -102,9 +104,11 @@ impl fmt::Display for BuildError {
             }
             BuildError::Device(error) => f.write_str(&host_words(error)),
             BuildError::Lock(error) => error.fmt(f),
-            BuildError::Missing { path, line } => {
-                write!(f, "the tree has no {path}, which line {line} of the specification names")
-            }
+            BuildError::Missing { path, line, lacks } => write!(
+                f,
+                "the tree has no {path}, which line {line} of the specification names without \
+                 {lacks}="
+            ),
             BuildError::Cancelled => f.write_str("interrupted"),
             BuildError::SizeNeeded => {
                 f.write_str("the source can be read only once, so the size must be given")

@@ -1,4 +1,5 @@
-//! A sink that takes the files of a specification, with the attributes that it has.
+//! A sink that takes the files of a specification, with the attributes that it has, and creates
+//! those that the tree lacks.
 //!
 //! # Invariants
 //! 1. A file without a node is left out and counted, except the root and directories that lead to
@@ -7,12 +8,17 @@
 //!    lacks is root's. A directory that only leads to nodes has the mode 755.
 //! 3. The names of a file with several count together: an installation logs a hard link without
 //!    owner, flags and set-id bits. The first pass over the tree finds these names.
+//! 4. After the last file of the tree the sink creates the other files of the specification, by
+//!    path: `created`. A file with `contents=` is one of them, also if the tree has it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::created::{Creation, with};
 use super::error::BuildError;
 use super::mtree::{MtreeSpec, Node, NodeKind};
-use crate::copy::{CopyReport, Entry, EntryKind, PartialFile, Sink, SinkError, SinkResult};
+use crate::copy::{
+    CopyReport, Entry, EntryKind, PartialFile, Sink, SinkError, SinkResult, SkippedPath,
+};
 use crate::text::escape;
 use ffs_core::Timespec;
 
@@ -34,6 +40,11 @@ pub(super) struct ListedSink<'a> {
     spec: Option<&'a MtreeSpec>,
     /// No file is newer.
     latest: Option<Timespec>,
+    /// Whether the content of files is copied, not only measured.
+    with_data: bool,
+    /// The latest modification in the tree.
+    newest: Timespec,
+    /// The paths that are taken, with the directories that only lead to them.
     found: BTreeSet<Vec<u8>>,
     left_out: LeftOut,
     /// The names that an earlier pass has found.
@@ -56,6 +67,8 @@ impl<'a> ListedSink<'a> {
             sink,
             spec,
             latest: latest.map(|secs| Timespec { secs, nsec: 0 }),
+            with_data: true,
+            newest: Timespec::default(),
             found: BTreeSet::new(),
             left_out: LeftOut::default(),
             links,
@@ -64,15 +77,42 @@ impl<'a> ListedSink<'a> {
         }
     }
 
+    /// The same for a sink that only measures.
+    pub(super) fn without_data(self) -> ListedSink<'a> {
+        ListedSink { with_data: false, ..self }
+    }
+
     /// What was left out, and the names of files with several.
     ///
     /// # Errors
-    /// [`BuildError::Missing`]: the tree lacks a file of the specification.
+    /// [`BuildError::Missing`]: the tree lacks a file that the specification cannot create.
     pub(super) fn finished(self) -> Result<(LeftOut, Links), BuildError> {
-        match self.spec.and_then(|spec| spec.first_missing(&self.found)) {
-            Some((path, line)) => Err(BuildError::Missing { path: escape(path), line }),
+        let missing = self.spec.and_then(|spec| spec.missing(&self.found).next());
+        match missing.and_then(|(path, node)| node.lacks().map(|lacks| (path, node.line, lacks))) {
+            Some((path, line, lacks)) => {
+                Err(BuildError::Missing { path: escape(path), line, lacks })
+            }
             None => Ok((self.left_out, self.seen)),
         }
+    }
+
+    /// Creates the files of `spec` that the tree lacks, as far as it can.
+    fn create_missing(&mut self, spec: &MtreeSpec, report: &mut CopyReport) -> SinkResult {
+        let mut creation = Creation::new(self.sink, self.with_data, self.newest);
+        for (path, node) in spec.missing(&self.found).collect::<Vec<_>>() {
+            if node.lacks().is_some() {
+                continue;
+            }
+            for at in path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at) {
+                if self.found.insert(path[..at].to_vec()) {
+                    let leading = Node { perm: Some(0o755), ..Node::default() };
+                    creation.create(&path[..at], &leading, self.latest, report)?;
+                }
+            }
+            creation.create(path, node, self.latest, report)?;
+            self.found.insert(path.to_vec());
+        }
+        Ok(())
     }
 
     /// A file, or the first name of one: it gets the first listed one of its names, and the
@@ -85,10 +125,17 @@ impl<'a> ListedSink<'a> {
     ) -> SinkResult {
         let further = self.links.get(&entry.path).into_iter().flatten();
         let listed = |path: &Vec<u8>| spec.get(path).map(|node| (path.clone(), node));
-        let names: Vec<(Vec<u8>, &Node)> =
+        let mut names: Vec<(Vec<u8>, &Node)> =
             std::iter::once(&entry.path).chain(further).filter_map(listed).collect();
+        if !matches!(entry.kind, EntryKind::Directory) && !names.is_empty() {
+            names.retain(|(_, node)| node.contents.is_none());
+            if names.is_empty() {
+                return Err(SinkError::Ignore);
+            }
+        }
         let Some((path, _)) = names.first().cloned() else {
             if entry.path.is_empty() || spec.leads_on(&entry.path) {
+                self.found.insert(entry.path.clone());
                 let perm = (!entry.path.is_empty()).then_some(0o755);
                 let node = Node { perm, ..Node::default() };
                 return self.sink.entry(&with(entry, &node, self.latest), report);
@@ -117,6 +164,9 @@ impl<'a> ListedSink<'a> {
         if node.kind == Some(NodeKind::Directory) {
             return Err(another_type(node));
         }
+        if node.contents.is_some() {
+            return Err(SinkError::Ignore);
+        }
         let first = self.renamed.get(first).map_or(first, Vec::as_slice).to_vec();
         if first == entry.path {
             return Err(SinkError::Ignore);
@@ -142,6 +192,7 @@ impl Sink for ListedSink<'_> {
 
     fn entry(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
         let Some(spec) = self.spec else { return self.sink.entry(entry, report) };
+        self.newest = self.newest.max(entry.meta.mtime);
         match &entry.kind {
             EntryKind::Link(first) => self.further_name(spec, (entry, first), report),
             _ => self.first_name(spec, entry, report),
@@ -159,20 +210,13 @@ impl Sink for ListedSink<'_> {
     fn abort(&mut self) -> Option<PartialFile> {
         self.sink.abort()
     }
-}
 
-/// `entry` with the attributes of `node`.
-fn with(entry: &Entry, node: &Node, latest: Option<Timespec>) -> Entry {
-    let mut entry = entry.clone();
-    let meta = &mut entry.meta;
-    (meta.uid, meta.gid) = (node.uid.unwrap_or(0), node.gid.unwrap_or(0));
-    meta.perm = node.perm.unwrap_or(meta.perm);
-    meta.flags = node.flags.unwrap_or(meta.flags);
-    if let Some(mtime) = node.mtime {
-        let mtime = latest.map_or(mtime, |latest| mtime.min(latest));
-        (meta.mtime, meta.atime, meta.birthtime) = (mtime, mtime, mtime);
+    fn finish(&mut self, report: &mut CopyReport) -> Result<Vec<SkippedPath>, SinkError> {
+        if let Some(spec) = self.spec {
+            self.create_missing(spec, report)?;
+        }
+        self.sink.finish(report)
     }
-    entry
 }
 
 /// The node of a file with these names.

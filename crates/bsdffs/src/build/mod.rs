@@ -11,10 +11,12 @@
 //! | `tree` | [`Tree`]: a directory or an archive |
 //! | `mtree` | [`MtreeSpec`]: owners, modes and flags by path |
 //! | `listed` | takes the files of a specification |
+//! | `created` | creates the files of a specification that the tree lacks |
 //! | `owner_map` | [`IdMap`]: other owners for those of the tree |
 //! | `partial` | the file of an unfinished image, and the format of the finished one |
 //! | `error` | [`BuildError`] |
 
+mod created;
 mod error;
 mod listed;
 mod mtree;
@@ -317,7 +319,8 @@ impl Attempt<'_> {
         let source = TreeSource { tree, with_data: false, with_xattrs };
         let ImageBuilder { mtree, source_date_epoch, .. } = self.builder;
         let mut listed =
-            ListedSink::new(&mut survey, mtree.as_ref(), *source_date_epoch, Links::new());
+            ListedSink::new(&mut survey, mtree.as_ref(), *source_date_epoch, Links::new())
+                .without_data();
         let report = transfer(source, &mut listed, self.observer)?;
         check_complete(&report)?;
         let (_, links) = listed.finished()?;

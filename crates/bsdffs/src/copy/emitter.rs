@@ -113,12 +113,19 @@ impl Emitter {
         self.select.as_ref().is_some_and(|select| select.excludes(path))
     }
 
+    /// Whether the directory at `path`, relative to the top of the source, is left out.
+    pub(crate) fn excludes_directory(&self, path: &[u8]) -> bool {
+        self.select.as_ref().is_some_and(|select| select.excludes_directory(path))
+    }
+
     /// Returns `entry` if it is selected to be copied. Otherwise it notifies the receiver, and the
     /// source need not read the content.
     pub(crate) fn offer(&mut self, entry: Entry) -> Result<Option<Entry>, CopyEnded> {
         let verdict = self.select.as_ref().map_or(Verdict::Copy, |select| select.verdict(&entry));
-        if verdict == Verdict::Copy {
-            return Ok(Some(entry));
+        match verdict {
+            Verdict::Copy => return Ok(Some(entry)),
+            Verdict::Ignore => return Ok(None),
+            Verdict::Keep | Verdict::Unchanged => {}
         }
         self.send(Event::Unselected(Box::new(entry), verdict)).map(|()| None)
     }

@@ -138,7 +138,7 @@ impl CopyError {
 
     /// The same error with the file `name` in front.
     #[must_use]
-    pub(super) fn in_file(mut self, name: impl fmt::Display) -> CopyError {
+    pub(crate) fn in_file(mut self, name: impl fmt::Display) -> CopyError {
         self.text = format!("{name}: {}", self.text);
         self
     }

@@ -70,6 +70,6 @@ pub use transfer::{transfer, transfer_selected};
 
 pub(crate) use content::Content;
 pub(crate) use emitter::{Batch, Event, SMALL_FILE};
-pub(crate) use host::{loss_of_attribute, open_regular, remove_xattr, xattr_names};
+pub(crate) use host::{loss_of_attribute, next_data, open_regular, remove_xattr, xattr_names};
 pub(crate) use path::split_last;
 pub(crate) use transfer::{is_below, spawn};

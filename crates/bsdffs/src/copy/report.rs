@@ -117,7 +117,7 @@ fn description(loss: Loss) -> (&'static str, &'static str, &'static str) {
 
 impl CopyReport {
     /// Counts a file of this kind.
-    pub(super) fn count(&mut self, kind: &EntryKind) {
+    pub(crate) fn count(&mut self, kind: &EntryKind) {
         match kind {
             EntryKind::Directory => self.directories += 1,
             EntryKind::File(_) => self.files += 1,

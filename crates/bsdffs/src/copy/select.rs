@@ -25,6 +25,8 @@ pub enum Verdict {
     Keep,
     /// Its target has its content already.
     Unchanged,
+    /// It is not part of the copy: nothing is counted or reported.
+    Ignore,
 }
 
 /// Chooses the files of a source.
@@ -32,6 +34,13 @@ pub trait Select: Send + Sync {
     /// Whether to leave out the file at `path`, relative to the top of the source, and everything
     /// below it.
     fn excludes(&self, path: &[u8]) -> bool {
+        let _ = path;
+        false
+    }
+
+    /// Whether to leave out the directory at `path`, relative to the top of the source, and
+    /// everything below it.
+    fn excludes_directory(&self, path: &[u8]) -> bool {
         let _ = path;
         false
     }

@@ -70,6 +70,13 @@ pub enum DiskError {
     },
     /// The observer cancelled the build.
     Cancelled,
+    /// The content of a partition is longer than its size.
+    ContentTooLong {
+        /// Its length, bytes.
+        len: u64,
+        /// The size of the partition, bytes.
+        most: u64,
+    },
     /// The rest of the disk is too small for the partition.
     TooLong {
         /// Bytes that are left.
@@ -157,6 +164,9 @@ impl fmt::Display for DiskError {
             }
             DiskError::TooLarge { size } => {
                 write!(f, "a disk of {} is larger than a file can be", human_size(*size))
+            }
+            DiskError::ContentTooLong { len, most } => {
+                write!(f, "its content has {len} bytes, but the partition {most}")
             }
             DiskError::Cancelled => f.write_str("interrupted"),
             DiskError::TooLong { has, needs } => {

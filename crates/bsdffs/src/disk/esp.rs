@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -32,6 +33,12 @@ const UNITS: u64 = 13;
 const MAX_FILE: u64 = u32::MAX as u64;
 /// Sectors of the largest volume.
 const MAX_SECTORS: u64 = u32::MAX as u64;
+/// Bytes of a label.
+const LABEL: usize = 11;
+/// The attribute of the record that has the label.
+const ATTR_VOLUME_ID: u8 = 8;
+/// 1 January 1980 in a record.
+const FIRST_DATE: [u8; 2] = [0x21, 0];
 /// Sectors of a cluster, and of the largest volume with such clusters, as other tools choose them.
 const CLUSTERS: [(u8, u64); 5] =
     [(1, 532_480), (8, 16_777_216), (16, 33_554_432), (32, 67_108_864), (64, MAX_SECTORS)];
@@ -56,6 +63,35 @@ pub(super) struct Plan {
     files: Vec<Planned>,
     sector: SectorSize,
     len: u64,
+    label: Option<VolumeLabel>,
+}
+
+/// The label of a FAT volume: 1 to 11 characters, as FAT stores them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeLabel(String);
+
+impl FromStr for VolumeLabel {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<VolumeLabel, &'static str> {
+        let allowed = |byte: u8| {
+            byte.is_ascii_uppercase()
+                || byte.is_ascii_digit()
+                || b" !#$%&'()-@^_`{}~".contains(&byte)
+        };
+        if !(1..=LABEL).contains(&text.len()) {
+            return Err("a label of FAT has 1 to 11 characters");
+        }
+        if !text.bytes().all(allowed) {
+            return Err(
+                "a label of FAT has upper-case letters, digits, spaces and !#$%&'()-@^_`{}~",
+            );
+        }
+        if text.starts_with(' ') || text.ends_with(' ') {
+            return Err("a label of FAT neither begins nor ends with a space");
+        }
+        Ok(VolumeLabel(text.to_owned()))
+    }
 }
 
 /// What a plan is made from.
@@ -90,7 +126,7 @@ impl Plan {
             let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(latest);
             files.iter_mut().for_each(|file| file.modified = file.modified.min(latest));
         }
-        let mut plan = Plan { files, sector, len: 0 };
+        let mut plan = Plan { files, sector, len: 0, label: None };
         let most = MAX_SECTORS * sector.bytes();
         let size = size.map(|size| size - size % sector.bytes());
         let fits = |(per_cluster, most): &(u8, u64)| {
@@ -106,6 +142,11 @@ impl Plan {
             return Err(DiskError::FatTooSmall { size: plan.len, needs });
         }
         Ok(plan)
+    }
+
+    /// The same with a label.
+    pub(super) fn label(self, label: Option<VolumeLabel>) -> Plan {
+        Plan { label, ..self }
     }
 
     /// Size of the volume, bytes.
@@ -152,7 +193,6 @@ impl Plan {
             SectorSize::B512 => hadris_fat::format::SectorSize::S512,
             SectorSize::B4096 => hadris_fat::format::SectorSize::S4096,
         };
-        // No label: the crate would give its record the time of a clock.
         let options = FatFormatOptions::new(self.len)
             .sector_size(sector)
             .sectors_per_cluster(self.per_cluster())
@@ -160,9 +200,16 @@ impl Plan {
             .hidden_sectors(u32::try_from(start / self.sector.bytes()).unwrap_or(0))
             .volume_id(self.id());
         let whole = Path::new("the FAT volume");
+        let options = match &self.label {
+            Some(label) => options.volume_label(&label.0),
+            None => options,
+        };
         let formatted = DeviceStream::new(device);
         let errors = Errors(formatted.error());
         FatVolumeFormatter::format(formatted, options).map_err(|e| errors.of(whole, &e))?;
+        if self.label.is_some() {
+            date_label(device)?;
+        }
         let stream = DeviceStream::new(device);
         let errors = Errors(stream.error());
         let volume = FatVolume::builder(stream).time_provider(&FIRST_TIME).open();
@@ -181,11 +228,32 @@ impl Plan {
     /// The number of the volume, from what is on it.
     fn id(&self) -> u32 {
         let mut seed = Sha256::new();
+        if let Some(label) = &self.label {
+            seed.update(format!("{}\0", label.0));
+        }
         for file in &self.files {
             seed.update(format!("{}\0{:?}\0", file.to, file.len));
         }
         seed.finalize().first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }
+}
+
+/// Gives the record of the label, the first of the root directory, the time of 1980: the crate gave
+/// it that of a clock.
+fn date_label(device: &Arc<dyn BlockDevice>) -> Result<(), DiskError> {
+    let mut boot = [0; 64];
+    device.read_at(0, &mut boot).map_err(DiskError::Device)?;
+    let short = |at: usize| u64::from(u16::from_le_bytes([boot[at], boot[at + 1]]));
+    let fat = short(36) | short(38) << 16;
+    let root = (short(14) + u64::from(boot[16]) * fat) * short(11);
+    let mut record = [0; RECORD as usize];
+    device.read_at(root, &mut record).map_err(DiskError::Device)?;
+    if record[11] == ATTR_VOLUME_ID {
+        record[13..20].fill(0);
+        record[22..26].copy_from_slice(&[0, 0, FIRST_DATE[0], FIRST_DATE[1]]);
+        device.write_at(root, &record).map_err(DiskError::Device)?;
+    }
+    Ok(())
 }
 
 fn of(found: &Metadata, len: Option<u64>) -> Planned {

@@ -175,7 +175,7 @@ mod tests {
         let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(len));
         let part = super::super::BuiltPartition {
             label: "rootfs".to_owned(),
-            kind: super::super::PartitionType::Ufs,
+            kind: super::super::PartitionType::UFS,
             start: MIB,
             len: 2 * MIB,
             volume: None,

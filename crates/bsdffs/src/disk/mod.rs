@@ -8,6 +8,8 @@
 //! | module | content |
 //! | --- | --- |
 //! | `esp` | the FAT volume of an EFI system partition |
+//! | `kind` | [`PartitionType`]: names and GUIDs of types |
+//! | `file` | the content of a partition from a file |
 //! | `grow` | [`Growth`]: the table of a disk that became larger |
 //! | `stream` | block devices as streams |
 //! | `table` | the partition table and the boot code before it |
@@ -20,7 +22,9 @@
 
 mod error;
 mod esp;
+mod file;
 mod grow;
+mod kind;
 mod stream;
 mod table;
 
@@ -32,7 +36,10 @@ use crate::build::{
 use crate::copy::FileId;
 
 pub use error::DiskError;
+pub use esp::VolumeLabel;
+pub use file::FileContent;
 pub use grow::{Grown, Growth};
+pub use kind::{PartitionType, UnknownType};
 
 /// Partitions begin at multiples of this, bytes.
 const ALIGN: u64 = 1 << 20;
@@ -59,9 +66,20 @@ pub enum NewContent {
         source: PathBuf,
         /// Its size, bytes; `None` for the smallest FAT32 volume that holds the files.
         size: Option<u64>,
+        /// The label of the volume.
+        label: Option<VolumeLabel>,
     },
     /// Space to swap, bytes.
     Swap(u64),
+    /// A partition of any type, with the content of a file, or with zeros.
+    Other {
+        /// Its type.
+        kind: PartitionType,
+        /// Its size, bytes; `None` for that of the content.
+        size: Option<u64>,
+        /// The content; zeros follow it.
+        content: Option<FileContent>,
+    },
     /// A UFS volume. One without a size fits its tree; the last one, if it is the last partition of
     /// a disk with a size, fills the disk.
     Ufs {
@@ -72,32 +90,6 @@ pub enum NewContent {
         /// The files.
         tree: Tree,
     },
-}
-
-/// The type of a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PartitionType {
-    /// `freebsd-boot`.
-    Boot,
-    /// `efi`.
-    Efi,
-    /// `freebsd-swap`.
-    Swap,
-    /// `freebsd-ufs`.
-    Ufs,
-}
-
-impl PartitionType {
-    /// The name that gpart(8) has for it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            PartitionType::Boot => "freebsd-boot",
-            PartitionType::Efi => "efi",
-            PartitionType::Swap => "freebsd-swap",
-            PartitionType::Ufs => "freebsd-ufs",
-        }
-    }
 }
 
 /// A partition of a built disk.
@@ -357,31 +349,26 @@ impl DiskBuild<'_> {
         };
         let mut volume = None;
         let (kind, len) = match content {
-            NewContent::Boot(code) => (PartitionType::Boot, self.boot(start, &code)?),
-            NewContent::Efi { source, size } => {
+            NewContent::Boot(code) => (PartitionType::BOOT, self.boot(start, &code)?),
+            NewContent::Efi { source, size, label } => {
                 let (skip, latest) = (self.skip, self.latest);
                 let from = esp::Sources { source: &source, skip, latest };
-                let plan = esp::Plan::new(&from, size, self.sector)?;
+                let plan = esp::Plan::new(&from, size, self.sector)?.label(label);
                 self.check_fits(start, plan.len())?;
                 let device = self.partial.device(start..start + plan.len())?;
                 plan.write(&device, start, self.observer)?;
-                (PartitionType::Efi, plan.len())
+                (PartitionType::EFI, plan.len())
             }
             NewContent::Swap(len) => {
                 self.check_fits(start, len)?;
-                if len < self.sector.bytes() {
-                    return Err(DiskError::NotWholeSectors {
-                        size: len,
-                        sector: self.sector.bytes(),
-                    });
-                }
-                (PartitionType::Swap, self.whole(len))
+                (PartitionType::SWAP, self.whole_or_error(len)?)
             }
+            NewContent::Other { kind, size, content } => (kind, self.other(start, size, content)?),
             NewContent::Ufs { builder, size, tree } => {
                 let built = self.ufs(*builder, size, tree, start, last)?;
                 let len = built.size;
                 volume = Some(built);
-                (PartitionType::Ufs, len)
+                (PartitionType::UFS, len)
             }
         };
         self.end = start + len;
@@ -398,6 +385,37 @@ impl DiskBuild<'_> {
         let device = self.partial.device(start..start + len)?;
         device.write_at(0, code).map_err(BuildError::Device)?;
         Ok(len)
+    }
+
+    /// Writes the content of a file. Returns the length of its partition.
+    fn other(
+        &mut self,
+        start: u64,
+        size: Option<u64>,
+        content: Option<FileContent>,
+    ) -> Result<u64, DiskError> {
+        let needs = content.as_ref().map_or(0, FileContent::len);
+        let len = match size {
+            Some(size) => self.whole_or_error(size)?,
+            None => needs.next_multiple_of(self.sector.bytes()).max(self.sector.bytes()),
+        };
+        if needs > len {
+            return Err(DiskError::ContentTooLong { len: needs, most: len });
+        }
+        self.check_fits(start, len)?;
+        if let Some(content) = content {
+            let device = self.partial.device(start..start + len)?;
+            content.write(&device, self.observer)?;
+        }
+        Ok(len)
+    }
+
+    /// The whole sectors of `len` bytes, which have one at least.
+    fn whole_or_error(&self, len: u64) -> Result<u64, DiskError> {
+        match self.whole(len) {
+            0 => Err(DiskError::NotWholeSectors { size: len, sector: self.sector.bytes() }),
+            len => Ok(len),
+        }
     }
 
     fn ufs(

@@ -6,32 +6,14 @@ use ffs_device::BlockDevice;
 use gptman::{GPT, GPTPartitionEntry};
 use sha2::{Digest, Sha256};
 
+use super::kind::on_disk;
 use super::stream::Recorder;
-use super::{BuiltPartition, DiskError, MAX_PARTITIONS, PartitionType, SectorSize};
+use super::{BuiltPartition, DiskError, MAX_PARTITIONS, SectorSize};
 
 /// The place of the table in the MBR, behind the code, bytes.
 pub(super) const MBR_TABLE: usize = 446;
 /// Bytes of an entry.
 pub(super) const ENTRY: u64 = 128;
-
-/// The GUIDs of the types, as they are on the disk.
-fn type_guid(kind: PartitionType) -> [u8; 16] {
-    match kind {
-        PartitionType::Boot => guid(0x83bd_6b9d_7f41_11dc_be0b_0015_60b8_4f0f),
-        PartitionType::Efi => guid(0xc12a_7328_f81f_11d2_ba4b_00a0_c93e_c93b),
-        PartitionType::Swap => guid(0x516e_7cb5_6ecf_11d6_8ff8_0002_2d09_712b),
-        PartitionType::Ufs => guid(0x516e_7cb6_6ecf_11d6_8ff8_0002_2d09_712b),
-    }
-}
-
-/// A GUID as it is on the disk: its first three parts are little-endian.
-fn guid(text: u128) -> [u8; 16] {
-    let mut bytes = text.to_be_bytes();
-    bytes[..4].reverse();
-    bytes[4..6].reverse();
-    bytes[6..8].reverse();
-    bytes
-}
 
 /// Bytes of the entries, in whole sectors.
 fn entries_bytes(sector: SectorSize) -> u64 {
@@ -59,7 +41,7 @@ pub(super) fn write(
     seed.update(disk.len_bytes().to_le_bytes());
     seed.update(pmbr);
     for BuiltPartition { label, kind, start, len, .. } in partitions {
-        seed.update(format!("{}\0{label}\0{start}\0{len}\0", kind.name()));
+        seed.update(format!("{kind}\0{label}\0{start}\0{len}\0"));
     }
     let seed = seed.finalize();
     let unique = |n: usize| made_guid(&seed, n);
@@ -68,7 +50,7 @@ pub(super) fn write(
         GPT::new_from(&mut image, sector.bytes(), unique(0)).map_err(|error| failed(&error))?;
     for (n, part) in (1..).zip(partitions) {
         gpt[n] = GPTPartitionEntry {
-            partition_type_guid: type_guid(part.kind),
+            partition_type_guid: part.kind.on_disk(),
             unique_partition_guid: unique(n as usize),
             starting_lba: part.start / sector.bytes(),
             ending_lba: (part.start + part.len) / sector.bytes() - 1,
@@ -151,7 +133,7 @@ fn made_guid(seed: &[u8], n: usize) -> [u8; 16] {
     bytes.iter_mut().zip(hash).for_each(|(byte, of)| *byte = of);
     let text = u128::from_be_bytes(bytes);
     let version = text & !(0xf << 76) | 8 << 76;
-    guid(version & !(0b11 << 62) | 0b10 << 62)
+    on_disk(version & !(0b11 << 62) | 0b10 << 62)
 }
 
 pub(super) fn failed(error: &gptman::Error) -> DiskError {

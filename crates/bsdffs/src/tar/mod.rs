@@ -348,14 +348,16 @@ impl TarReader<'_> {
             return Err(ReadError::Archive(why));
         }
         let whole = extents.len() == 1 && extents[0].len == size;
+        let entry = Entry { path, kind: EntryKind::File(size), meta, identity: None };
+        let Some(entry) = self.emitter.offer(entry)? else {
+            return Ok(self.input.skip(rest.saturating_add(padding(stored)))?);
+        };
         if self.with_data && whole && size <= SMALL_FILE {
             self.input.read_exact(self.emitter.buffer(size as usize))?;
-            let entry = Entry { path, kind: EntryKind::File(size), meta, identity: None };
             self.emitter.small_file(entry, size as usize)?;
             return Ok(self.input.skip(padding(stored))?);
         }
-        let kind = EntryKind::File(size);
-        self.emitter.entry(Entry { path, kind, meta, identity: None })?;
+        self.emitter.open(entry)?;
         for Extent { offset, len } in extents {
             self.extent(offset, len)?;
         }
@@ -440,6 +442,11 @@ fn until_nul(mut text: Vec<u8>) -> Vec<u8> {
 }
 
 /// A member's path as a relative one; `None` if it has `..` or NUL in it.
+#[must_use]
+pub fn member_path(path: &[u8]) -> Option<Vec<u8>> {
+    normal(path)
+}
+
 fn normal(path: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(path.len());
     for name in components(path) {

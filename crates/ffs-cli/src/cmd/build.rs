@@ -28,8 +28,8 @@ use crate::output::{self, human};
 use crate::progress::Progress;
 use crate::session::open_with;
 use crate::session::snapshot;
-use crate::signals;
 use crate::spec::{self, names_partition};
+use crate::{signals, stdin};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -70,10 +70,12 @@ pub(crate) const DOC: Doc = Doc {
 /// names the file.
 ///
 /// With --mtree the image has the files that a specification lists, with its owners, modes, flags
-/// and times; the keywords of contents are not used. A file that it lacks is left out, with a
-/// warning. A file that it lists and no source has is an error, unless it is optional. Names of
-/// users and groups are looked up in etc/master.passwd (or passwd) and etc/group of the first
-/// directory among the sources, or in --users.
+/// and times; sizes and checksums are not compared. A file that it lacks is left out, with a
+/// warning. A file that it lists and no source has is created from its line, as makefs -F does:
+/// directories, links (link=), pipes, sockets and devices (device=native,MAJOR,MINOR or the
+/// number), and regular files with contents=FILE; one without contents= is an error. A line with
+/// `optional` creates nothing. Names of users and groups are looked up in etc/master.passwd (or
+/// passwd) and etc/group of the first directory among the sources, or in --users.
 ///
 /// The same input gives the same bytes. The names of a directory are sorted; the members of an
 /// archive keep their order. Random numbers have a fixed seed. Inode-change times and the times of
@@ -175,7 +177,7 @@ impl ContentArgs {
             None => UserNames::default(),
         };
         let name = show(path.as_os_str().as_bytes());
-        let text = fs::read(path).map_err(|error| Failure::new(&name, error))?;
+        let text = stdin::read_text(path)?;
         let spec = MtreeSpec::parse(&text, &users).map_err(|error| {
             let failure = Failure::new(&name, &error);
             let hint = "--users DIR names a directory with the master.passwd and group to look it \
@@ -189,7 +191,8 @@ impl ContentArgs {
 fn read_map(path: Option<&Path>, id_of: impl Fn(&str) -> Option<u32>) -> Result<IdMap, Failure> {
     let Some(path) = path else { return Ok(IdMap::default()) };
     let name = show(path.as_os_str().as_bytes());
-    let text = fs::read_to_string(path).map_err(|error| Failure::new(&name, error))?;
+    let text = String::from_utf8(stdin::read_text(path)?)
+        .map_err(|_| Failure::new(&name, "is not UTF-8 text"))?;
     IdMap::parse(&text, id_of).map_err(|error| Failure::new(&name, error))
 }
 
@@ -208,6 +211,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     signals::listen();
     let started = Instant::now();
     let (name, path) = (show(args.image.as_bytes()), Path::new(&args.image));
+    stdin::refuse_new_image(&args.image)?;
     let device = device_to_fill(&args)?;
     if device.is_none() && (args.fill || args.into) {
         return Err(Failure::new(name, "neither a partition nor a device")
@@ -267,6 +271,9 @@ pub(crate) fn build_failure(name: &str, error: &BuildError) -> Failure {
         }
         BuildError::NoSizeFits => failure.hint("give a size with --size"),
         BuildError::SizeNeeded => failure.hint("give --size"),
+        BuildError::Missing { .. } => {
+            failure.hint("add the file to the tree, complete its line, or mark the line optional")
+        }
         BuildError::Cancelled => Failure::interrupted(),
         BuildError::Tunefs(error) => Failure::admin(name, error),
         BuildError::Mount(ffs_core::Error::Format(error)) => failure.advised(error, name),
@@ -288,9 +295,6 @@ pub(crate) fn build_failure(name: &str, error: &BuildError) -> Failure {
 
 /// Opens the sources. One of them may be standard input.
 pub(super) fn open_trees(paths: &[PathBuf], size: Option<u64>) -> Result<Tree, Failure> {
-    if paths.iter().filter(|path| *path == Path::new("-")).count() > 1 {
-        return Err(Failure::usage("- is standard input, which can be read only once"));
-    }
     let mut trees: Vec<Tree> =
         paths.iter().map(|path| open_tree(path, size)).collect::<Result<_, _>>()?;
     Ok(if trees.len() == 1 { trees.remove(0) } else { Tree::Layers(trees) })
@@ -323,15 +327,13 @@ fn standard_input(size: Option<u64>) -> Result<Tree, Failure> {
     let name = "standard input".to_owned();
     let fail = |error: io::Error| Failure::new("standard input", error);
     if size.is_some() {
+        stdin::take()?;
         let input = Input::from_stream(signals::Stdin).map_err(fail)?;
         return Ok(Tree::Stream { input, name });
     }
-    let mut file = tempfile::tempfile().map_err(fail)?;
-    io::copy(&mut signals::Stdin, &mut file).map_err(|error| {
-        if signals::interrupted() {
-            return Failure::interrupted();
-        }
-        fail(error).hint("with --size no temporary file is needed; or set TMPDIR")
+    let file = stdin::temporary().map_err(|failure| match failure.code {
+        1 => failure.hint("with --size no temporary file is needed"),
+        _ => failure,
     })?;
     Ok(Tree::Archive { file, name })
 }

@@ -3,6 +3,7 @@
 mod choose;
 mod flags;
 mod job;
+mod pattern;
 mod stream;
 mod survey;
 mod target;

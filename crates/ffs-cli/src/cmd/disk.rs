@@ -4,14 +4,17 @@ mod grow;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use bsdffs::build::{ImageBuilder, ImageFormat};
 use bsdffs::copy::FileId;
-use bsdffs::disk::{BuiltDisk, DiskBuilder, DiskError, MAX_PMBR, NewContent, SectorSize};
+use bsdffs::disk::{
+    BuiltDisk, DiskBuilder, DiskError, FileContent, MAX_PMBR, NewContent, PartitionType,
+    SectorSize, VolumeLabel,
+};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ffs_admin::newfs::label_problem;
 use serde::Serialize;
@@ -26,8 +29,8 @@ use crate::copying::{CopyProgress, JsonCounts, warn_of_losses};
 use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, human};
 use crate::progress::Progress;
-use crate::signals;
 use crate::spec::names_partition;
+use crate::{signals, stdin};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -43,6 +46,10 @@ pub(crate) const DOC: Doc = Doc {
         (
             "ffs disk create disk.img --efi boot/loader.efi --ufs rootfs:2g=root --ufs data:8g=d/",
             "an EFI program as the one that firmware starts; two volumes of given sizes",
+        ),
+        (
+            "ffs disk create disk.img --part data:linux-data:64m=data.ext4 --ufs rootfs=base.txz",
+            "a partition of another system, with the content of a file, before the volume",
         ),
         ("ffs info disk.img", "the partitions, and what is in them"),
         (
@@ -72,9 +79,9 @@ enum Command {
 /// Make an image of a disk: a GUID partition table with partitions.
 ///
 /// The partitions are, in this order: boot code (--gptboot, labelled bootfs), an EFI system
-/// partition (--efi, efiboot0), swap (--swap, swapfs), and the UFS volumes in the order of --ufs.
-/// Labels are those of FreeBSD's own images; /etc/fstab finds a volume as /dev/gpt/LABEL, and as
-/// /dev/ufs/LABEL if a volume can have that label.
+/// partition (--efi, efiboot0), swap (--swap, swapfs), other partitions in the order of --part, and
+/// the UFS volumes in the order of --ufs. Labels are those of FreeBSD's own images; /etc/fstab
+/// finds a volume as /dev/gpt/LABEL, and as /dev/ufs/LABEL if a volume can have that label.
 ///
 /// A volume fits its files, with --free more, unless it has a size. With --size, the last volume
 /// fills the disk, unless it has a size of its own. The files of a volume are those that `ffs
@@ -110,9 +117,16 @@ struct Create {
     /// Size of the EFI system partition [default: fits]
     #[arg(long, value_name = "SIZE", value_parser = bsd::sectors, requires = "efi")]
     efi_size: Option<u64>,
+    /// Label of the FAT volume in it: at most 11 upper-case letters, digits and signs
+    #[arg(long, value_name = "LABEL", requires = "efi")]
+    esp_label: Option<VolumeLabel>,
     /// Space to swap
     #[arg(long, value_name = "SIZE", value_parser = bsd::sectors)]
     swap: Option<u64>,
+    /// A partition of another type, such as freebsd-zfs, linux-data, ms-basic-data, or a GUID, with
+    /// the content of a file (or - for standard input), or with zeros
+    #[arg(long, value_name = "LABEL:TYPE[:SIZE][=FILE]", value_parser = PartArg::parse)]
+    part: Vec<PartArg>,
     /// A UFS volume of a directory or archive. Given again with the same LABEL, it adds another
     /// source to the volume, as `ffs build` does
     #[arg(long, value_name = "LABEL[:SIZE]=TREE|ARCHIVE|-", value_parser = UfsArg::parse)]
@@ -168,6 +182,57 @@ impl UfsArg {
     }
 }
 
+/// A value of `--part`.
+#[derive(Clone)]
+struct PartArg {
+    label: String,
+    kind: PartitionType,
+    size: Option<u64>,
+    content: Option<PathBuf>,
+}
+
+impl PartArg {
+    fn parse(text: &str) -> Result<PartArg, String> {
+        let (what, content) = match text.split_once('=') {
+            Some((_, "")) => return Err("no FILE after =".to_owned()),
+            Some((what, content)) => (what, Some(PathBuf::from(content))),
+            None => (text, None),
+        };
+        let mut words = what.split(':');
+        let (label, kind) = (words.next().unwrap_or_default(), words.next());
+        let form = "expected LABEL:TYPE[:SIZE][=FILE], such as data:linux-data:1g";
+        let Some(kind) = kind.filter(|_| !label.is_empty()) else { return Err(form.to_owned()) };
+        let kind = kind.parse().map_err(|error: bsdffs::disk::UnknownType| error.to_string())?;
+        let size = words.next().map(bsd::sectors).transpose()?;
+        if words.next().is_some() {
+            return Err(form.to_owned());
+        }
+        if size.is_none() && content.is_none() {
+            return Err(
+                "neither a SIZE nor a FILE; expected LABEL:TYPE:SIZE or ...=FILE".to_owned()
+            );
+        }
+        Ok(PartArg { label: label.to_owned(), kind, size, content })
+    }
+
+    /// The content of the partition.
+    fn new_content(&self) -> Result<NewContent, Failure> {
+        let (kind, size) = (self.kind, self.size);
+        let content = self.content.as_deref().map(content).transpose()?;
+        Ok(NewContent::Other { kind, size, content })
+    }
+}
+
+/// The content of a file; `-` is standard input, which is stored in a temporary file first.
+fn content(path: &Path) -> Result<FileContent, Failure> {
+    let name = show(path.as_os_str().as_bytes());
+    let file = match path == Path::new("-") {
+        true => stdin::temporary()?,
+        false => File::open(path).map_err(|error| Failure::new(&name, error))?,
+    };
+    FileContent::new(file, path.to_owned()).map_err(|error| Failure::new(name, error))
+}
+
 /// A UFS volume to make.
 struct UfsVolume {
     label: String,
@@ -187,7 +252,7 @@ struct Json {
 struct JsonPartition {
     number: usize,
     label: String,
-    kind: &'static str,
+    kind: String,
     start: u64,
     bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -211,6 +276,7 @@ fn create(args: &Create) -> Outcome {
         return Err(Failure::usage(format!("{name}: a disk is a file of its own"))
             .hint("ffs build --into IMAGE@N makes a volume in a partition"));
     }
+    stdin::refuse_new_image(&args.image)?;
     let volumes = volumes(&args.ufs)?;
     warn_of_boot(args);
     let old = check_replaceable(path, args.force)?;
@@ -254,10 +320,6 @@ fn described(
     if args.content.has_mtree() && volumes.len() != 1 {
         return Err(Failure::usage("--mtree is for a disk with one UFS volume"));
     }
-    let stdin = volumes.iter().flat_map(|volume| &volume.sources);
-    if stdin.filter(|source| *source == Path::new("-")).count() > 1 {
-        return Err(Failure::usage("- is standard input, which can be read only once"));
-    }
     let latest = source_date_epoch()?;
     let mut disk = DiskBuilder::new()
         .size(args.size)
@@ -274,10 +336,14 @@ fn described(
         disk = disk.partition("bootfs", NewContent::Boot(read(code)?));
     }
     if let Some(source) = args.efi.clone() {
-        disk = disk.partition("efiboot0", NewContent::Efi { source, size: args.efi_size });
+        let (size, label) = (args.efi_size, args.esp_label.clone());
+        disk = disk.partition("efiboot0", NewContent::Efi { source, size, label });
     }
     if let Some(size) = args.swap {
         disk = disk.partition("swapfs", NewContent::Swap(size));
+    }
+    for part in &args.part {
+        disk = disk.partition(&part.label, part.new_content()?);
     }
     for UfsVolume { label, size, sources } in volumes {
         let last = volumes.last().is_some_and(|last| last.label == *label);
@@ -308,14 +374,10 @@ impl Create {
 
 /// The content of a file with boot code.
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    let name = || show(path.as_os_str().as_bytes());
-    let mut code = Vec::new();
-    let read = File::open(path)
-        .and_then(|file| file.take(bsdffs::disk::MAX_BOOT + 1).read_to_end(&mut code));
-    let len = read.map_err(|error| Failure::new(name(), error))?;
-    if len as u64 > bsdffs::disk::MAX_BOOT {
-        let most = human(bsdffs::disk::MAX_BOOT);
-        return Err(Failure::new(name(), format!("is too long for boot code ({most} at most)")));
+    let code = stdin::read_file(path, bsdffs::disk::MAX_BOOT + 1)?;
+    if code.len() as u64 > bsdffs::disk::MAX_BOOT {
+        let (name, most) = (show(path.as_os_str().as_bytes()), human(bsdffs::disk::MAX_BOOT));
+        return Err(Failure::new(name, format!("is too long for boot code ({most} at most)")));
     }
     Ok(code)
 }
@@ -349,9 +411,8 @@ fn failure(name: &str, error: &DiskError) -> Failure {
         DiskError::BootCodeTooLong { most, .. } if *most == MAX_PMBR as u64 => {
             failure.hint("--pmbr is for the first sector; a longer program is one for --gptboot")
         }
-        DiskError::BadLabel(_) | DiskError::SameLabel(_) => {
-            failure.hint("choose another LABEL for --ufs")
-        }
+        DiskError::BadLabel(_) | DiskError::SameLabel(_) => failure.hint("choose another LABEL"),
+        DiskError::ContentTooLong { .. } => failure.hint("give a larger SIZE, or omit it"),
         _ => failure,
     }
 }
@@ -367,7 +428,7 @@ fn print_result(
         let part = |(number, part): (usize, &bsdffs::disk::BuiltPartition)| JsonPartition {
             number,
             label: part.label.clone(),
-            kind: part.kind.name(),
+            kind: part.kind.to_string(),
             start: part.start,
             bytes: part.len,
             free: part.volume.as_ref().map(|volume| volume.free),
@@ -391,7 +452,7 @@ fn print_result(
             format!("@{n}"),
             part.start.to_string(),
             human(part.len),
-            part.kind.name().to_owned(),
+            part.kind.to_string(),
             part.label.clone(),
             content,
         ]);

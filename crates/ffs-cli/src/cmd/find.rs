@@ -69,7 +69,9 @@ pub(crate) struct Args {
 pub(crate) fn run(mut args: Args) -> Outcome {
     let is_expression = |word: &OsString| {
         let bytes = word.as_bytes();
-        bytes.starts_with(b"-") || matches!(bytes, b"(" | b")" | b"!")
+        // Standard input: `-`, `-@2`, `-:/etc`.
+        let stdin = bytes == b"-" || [b"-@", b"-:"].iter().any(|start| bytes.starts_with(*start));
+        bytes.starts_with(b"-") && !stdin || matches!(bytes, b"(" | b")" | b"!")
     };
     let at = args.words.iter().position(is_expression).unwrap_or(args.words.len());
     let words = args.words.split_off(at);

@@ -14,7 +14,7 @@ use ffs_fuse::{
 use super::Doc;
 use crate::fail::{Failure, Outcome, show};
 use crate::session::snapshot;
-use crate::{bgfsck, log, output, session};
+use crate::{bgfsck, expand, log, output, session, stdin};
 
 /// mount(8): failure.
 const FAILED: u8 = MountError::EXIT_CODE as u8;
@@ -117,6 +117,14 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let [image, dir] = &args.words[..] else { return Err(usage()) };
     options.core.read_only |= snapshot::inside(image).is_some();
+    if stdin::names(image) {
+        let failure = Failure::usage("a mount outlasts standard input").code(DOC.usage_code);
+        return Err(failure.hint("store the image in a file, and mount that"));
+    }
+    let image = &match options.core.read_only {
+        true => image.clone(),
+        false => expand::to_mount(image).map_err(|error| Failure::plain(error).code(FAILED))?,
+    };
     log::start_server(&options);
     if args.all {
         return all::mount_all(&options, image, dir.as_ref());

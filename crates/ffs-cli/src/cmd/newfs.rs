@@ -289,6 +289,7 @@ fn create(args: &Args, size: Option<u64>) -> Result<bool, Failure> {
     if let Some(inside) = snapshot::inside(&args.image) {
         return Err(snapshot::refusal(&inside));
     }
+    crate::stdin::refuse_new_image(&args.image).map_err(|failure| failure.code(DOC.usage_code))?;
     if is_not_new(&args.image) || args.dry_run {
         return Ok(false);
     }

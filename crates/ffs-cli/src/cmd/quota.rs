@@ -27,8 +27,9 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Show the usage and the quotas of some users or groups.
 ///
-/// Without a name: of yourself. Blocks are of 1024 bytes; "*" marks a reached limit. On a mount
-/// everyone may see their own quota, and root and the user who mounted those of all.
+/// Without a name: of yourself; on a mount with -o idmap, of the id that you have on the volume.
+/// Blocks are of 1024 bytes; "*" marks a reached limit. On a mount everyone may see their own
+/// quota, and root and the user who mounted those of all.
 ///
 /// Of an image the usage is counted, and the volume must have the quota file (`ffs quotacheck`
 /// creates it). A mount must have its quotas on (`ffs mount -o quota`).
@@ -76,10 +77,7 @@ fn report(args: &Args, kinds: &[QuotaType], volume: &QuotaVolume) -> Result<bool
             ids.push(volume.id_of(kind, name)?);
         }
         if ids.is_empty() {
-            ids.push(match kind {
-                QuotaType::User => rustix::process::getuid().as_raw(),
-                QuotaType::Group => rustix::process::getgid().as_raw(),
-            });
+            ids.push(volume.own_id(kind)?);
         }
         for id in ids {
             let record = volume.get(kind, id)?;

@@ -33,6 +33,7 @@ use crate::output;
 use crate::session::{Session, held};
 use crate::signals;
 use crate::spec::{ImagePath, image_path};
+use crate::stdin;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -101,12 +102,20 @@ enum Source {
 pub(crate) fn run(args: Args) -> Outcome {
     let place = image_path(&args.image)?;
     let definition = commands::definition();
+    let is_stdin = stdin::names(&place.image);
     let source = match (&args.script, &args.commands[..]) {
+        (Some(file), _) if is_stdin && file == Path::new("-") => {
+            return Err(Failure::usage("- is standard input, which can be read only once"));
+        }
         (Some(file), _) => Source::Script(Script::open(file)?),
         (None, []) if std::io::stdin().is_terminal() => {
             signals::listen_in_shell();
             let completion = Completion::new(definition.clone());
             Source::Prompt(Box::new(Prompt::new(completion, !args.no_history)?))
+        }
+        (None, []) if is_stdin => {
+            let failure = Failure::usage("standard input is the image, so that it has no commands");
+            return Err(failure.hint("give -c COMMAND or -f SCRIPT"));
         }
         (None, []) => Source::Script(Script::open(Path::new("-"))?),
         (None, commands) => Source::Script(Script::of_commands(commands)),

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::{Doc, EXIT, mount};
 use crate::current;
 use crate::fail::{Failure, Outcome, show};
-use crate::output::{self, JsonName, human};
+use crate::output::{self, JsonName, JsonTime, human};
 use crate::session::Session;
 use crate::session::snapshot::{AtEnd, inside};
 use crate::spec::image_path;
@@ -129,7 +129,7 @@ struct Line {
     paths: Vec<JsonName>,
     inode: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    made: Option<i64>,
+    made: Option<JsonTime>,
     #[serde(skip_serializing_if = "Option::is_none")]
     held: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,7 +151,7 @@ impl Line {
         };
         match snapshot.state {
             Ok(Active { made, held, image }) => {
-                Line { made: Some(made), held: Some(held), size: Some(image), ..line }
+                Line { made: Some(at(made).into()), held: Some(held), size: Some(image), ..line }
             }
             Err(problem) => Line { problem: Some(problem), ..line },
         }
@@ -161,6 +161,11 @@ impl Line {
         let paths: Vec<String> = self.paths.iter().map(JsonName::shown).collect();
         if paths.is_empty() { "(no name)".to_owned() } else { paths.join(" ") }
     }
+}
+
+/// A time with whole seconds.
+fn at(secs: i64) -> Timespec {
+    Timespec { secs, ..Timespec::default() }
 }
 
 fn list_snapshots(args: &ListArgs) -> Outcome {
@@ -205,7 +210,7 @@ fn table(lines: &[Line]) -> String {
     let mut rows = vec![["made", "held", "size", "inode", "name"].map(str::to_owned).to_vec()];
     for line in lines {
         let bytes = |bytes: Option<u64>| bytes.map_or("-".to_owned(), human);
-        let made = line.made.map(|secs| Timespec { secs, ..Timespec::default() });
+        let made = line.made.as_ref().map(|made| at(made.seconds()));
         rows.push(vec![
             made.map_or("-".to_owned(), |made| output::time(made, false)),
             bytes(line.held),

@@ -1,14 +1,16 @@
 //! `ffs tar`.
 
+mod members;
 mod words;
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bsdffs::copy::{
     CopyOptions, CopyReport, Entry, EntryKind, Existing, FileData, ImageSink, ImageSource,
-    ImageSourceOptions, Observer, SkippedFile, transfer,
+    ImageSourceOptions, Observer, Select, SkippedFile, transfer, transfer_selected,
 };
 use bsdffs::tar::{TarSink, TarSource};
 use ffs_core::FileType;
@@ -26,6 +28,7 @@ use crate::session::Session;
 use crate::session::snapshot::AtEnd;
 use crate::signals;
 use crate::spec::{ImagePath, image_path};
+use members::Members;
 use words::{Action, Words};
 
 pub(crate) const DOC: Doc = Doc {
@@ -64,14 +67,19 @@ pub(crate) const DOC: Doc = Doc {
 /// with -p of tar(1); owners are the numbers in the archive. An existing file is replaced when the
 /// new one is complete; -k leaves it alone.
 ///
+/// After the directory MEMBERs may follow: then only these are extracted, and what is below them. A
+/// MEMBER is a path in the archive, with or without `./` in front. One that the archive lacks is an
+/// error after all others were extracted.
+///
 /// Nothing is written outside the directory: leading slashes are removed, a name with `..` is an
 /// error, and no symbolic link is followed, neither one of the archive nor one in the image. If the
 /// archive is truncated or damaged, or the volume full, the message names the member, and what was
 /// extracted before stays.
 #[derive(clap::Args)]
-#[command(override_usage = "ffs tar c|x [OPTIONS] [-f FILE] IMAGE[@N][:/PATH]")]
+#[command(override_usage = "ffs tar c|x [OPTIONS] [-f FILE] IMAGE[@N][:/PATH] [MEMBER]...")]
 pub(crate) struct Args {
-    /// c (create) or x (extract), perhaps with v, f, k and p as in `xvf`; then IMAGE[@N][:/PATH]
+    /// c (create) or x (extract), perhaps with v, f, k and p as in `xvf`; then IMAGE[@N][:/PATH];
+    /// then, of x, the members to extract
     #[arg(required = true, num_args = 1.., value_name = "c|x IMAGE[:/PATH]")]
     words: Vec<OsString>,
     /// Create an archive; the same as the word c
@@ -131,7 +139,10 @@ pub(crate) fn run(args: Args) -> Outcome {
         Action::Create => create(&file, &place, &mut watch)?,
         Action::Extract => {
             let keep = args.keep_old_files || words.keep;
-            extract(&file, &place, keep, &mut watch)?
+            let members = Arc::new(Members::new(words.members)?);
+            let report = extract(&file, &place, (keep, &members), &mut watch)?;
+            members.report_missing();
+            report
         }
     };
     watch.finish(&report)?;
@@ -266,7 +277,7 @@ fn create(file: &Path, place: &ImagePath, watch: &mut Watch) -> Result<CopyRepor
 fn extract(
     file: &Path,
     place: &ImagePath,
-    keep: bool,
+    (keep, members): (bool, &Arc<Members>),
     watch: &mut Watch,
 ) -> Result<CopyReport, Failure> {
     let (input, name) = archive_file::open(file, "an archive")?;
@@ -279,7 +290,8 @@ fn extract(
         let options = CopyOptions { existing, ..CopyOptions::archive() };
         let mut sink = ImageSink::new(session.image_ref(), dir, options);
         let source = TarSource::new(input, name).require_end();
-        transfer(source, &mut sink, watch).map_err(|error| {
+        let select = Some(Arc::clone(members) as Arc<dyn Select>);
+        transfer_selected(source, select, &mut sink, watch).map_err(|error| {
             let stay = "what was extracted before stays; make space there (ffs rm), or extract \
                         into a larger image (ffs build --size SIZE makes one of an archive)";
             Failure::from(error).hint_if_full(stay)

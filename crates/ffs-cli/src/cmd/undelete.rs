@@ -53,7 +53,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-#[serde(tag = "what", rename_all = "kebab-case")]
+#[serde(tag = "event", rename_all = "snake_case")]
 enum JsonLine {
     Name {
         directory: u32,
@@ -75,7 +75,7 @@ enum JsonLine {
     },
     Recovered {
         inode: u32,
-        file: JsonName,
+        path: JsonName,
         size: u64,
         blocks: u64,
         reused: u64,
@@ -269,9 +269,9 @@ fn recover_one(
     })?;
     let (ino, size) = (inode.ino.0, d.size);
     if args.json {
-        let file = JsonName::new(path.as_os_str().as_encoded_bytes());
+        let path = JsonName::new(path.as_os_str().as_encoded_bytes());
         let (blocks, reused, bad) = (done.blocks, done.reused, done.bad);
-        let line = JsonLine::Recovered { inode: ino, file, size, blocks, reused, bad };
+        let line = JsonLine::Recovered { inode: ino, path, size, blocks, reused, bad };
         output::json_line(out, &line)?;
     } else {
         writeln!(out, "{}: {size} bytes of inode {ino}", path.display())?;

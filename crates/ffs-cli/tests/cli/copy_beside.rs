@@ -233,6 +233,21 @@ fn options_of_rsync_have_its_effect() {
         (&["-aH"][..], &["-a"][..]),
         (&["-aH", "--exclude=*.o"], &["-a", "--exclude", "*.o"]),
         (&["-aH", "--exclude=sub", "--exclude=*.o"], &["-a", "--exclude=sub", "--exclude=*.o"]),
+        // The paths of rsync begin with the name of the source.
+        (&["-aH", "--exclude=/src/sub"], &["-a", "--exclude=/sub"]),
+        (&["-aH", "--exclude=/src/plain"], &["-a", "--exclude=/plain"]),
+        (&["-aH", "--exclude=/plain", "--exclude=/sub"], &["-a", "--exclude=/src"]),
+        (&["-aH", "--exclude=/src/*.o"], &["-a", "--exclude=/*.o"]),
+        (&["-aH", "--exclude=sub/"], &["-a", "--exclude=sub/"]),
+        (&["-aH", "--exclude=plain/", "--exclude=*.o/"], &["-a", "--exclude=plain/"]),
+        (&["-aH", "--exclude=sub/*"], &["-a", "--exclude=sub/*"]),
+        (&["-aH", "--exclude=sub/**"], &["-a", "--exclude=sub/**"]),
+        (&["-aH", "--exclude=sub/***"], &["-a", "--exclude=sub/***"]),
+        (&["-aH", "--exclude=/src/**/*.o"], &["-a", "--exclude=/*/**/*.o", "--exclude=/*/*.o"]),
+        (
+            &["-aH", "--exclude=s?b", "--exclude=[p]l*n"],
+            &["-a", "--exclude=s?b", "--exclude=[p]l*n"],
+        ),
         // Of two files with the same time rsync copies one of another size, as cp(1) does not.
         (&["-aHu", "--exclude=same"], &["-au", "--exclude=same"]),
         (&["-aH", "--ignore-existing"], &["-a", "--update=none"]),

@@ -133,10 +133,10 @@ fn a_removed_name_is_listed_and_a_file_without_a_name_is_recovered() {
     fs::write(&image, raw).unwrap();
 
     let list = lines(&["undelete", "--json", &image]);
-    let names: Vec<_> = list.iter().filter(|line| line["what"] == "name").collect();
+    let names: Vec<_> = list.iter().filter(|line| line["event"] == "name").collect();
     let states: Vec<_> = names.iter().map(|n| (n["name"].as_str().unwrap(), &n["state"])).collect();
     assert_eq!(states, [("big", &"unlinked".into()), ("two", &"in-use".into())]);
-    let inodes: Vec<_> = list.iter().filter(|line| line["what"] == "inode").collect();
+    let inodes: Vec<_> = list.iter().filter(|line| line["event"] == "inode").collect();
     assert_eq!((inodes.len(), number(inodes[0], "inode")), (1, big));
     assert!(ok(&["debug", "dir", &format!("{image}:/t")]).contains("removed"));
 
@@ -178,7 +178,7 @@ fn the_names_that_a_bsd_system_removed_are_found() {
     for (fixture, count) in [("nb-ufs1-8k1k-be", 236), ("nb-ufs2-snap", 3), ("nb-ufs2-crash", 1)] {
         let Some(image) = d.fixture(fixture) else { return eprintln!("skipped: no {fixture}") };
         let list = lines(&["undelete", "--json", &image]);
-        let names = list.iter().filter(|line| line["what"] == "name");
+        let names = list.iter().filter(|line| line["event"] == "name");
         let name = |line: &serde_json::Value| {
             (number(line, "inode"), line["name"].as_str().unwrap().to_owned())
         };

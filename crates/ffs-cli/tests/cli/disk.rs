@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use crate::common::{Dir, fails, ffs, fsck_clean, ok, pattern, run, set_mtime, text, walk};
 
-fn tool(program: &str, args: &[&str]) -> String {
+pub(crate) fn tool(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().unwrap();
     assert!(output.status.success(), "{program} {args:?}: {}", text(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// What a disk is made of: boot code, files for the EFI system partition, and a tree.
-fn sources(d: &Dir) {
+pub(crate) fn sources(d: &Dir) {
     d.file("pmbr", &pattern(512, 1));
     d.file("gptboot", &pattern(100_000, 2));
     fs::create_dir_all(d.path("esp/EFI/BOOT")).unwrap();
@@ -39,7 +39,7 @@ fn create(d: &Dir, image: &str, more: &[&str]) -> Value {
 }
 
 /// Copies a partition to a file of its own.
-fn part(d: &Dir, image: &str, disk: &Value, number: usize) -> String {
+pub(crate) fn part(d: &Dir, image: &str, disk: &Value, number: usize) -> String {
     let part = &disk["partitions"][number - 1];
     let (start, len) = (part["start"].as_u64().unwrap(), part["bytes"].as_u64().unwrap());
     let mut bytes = vec![0; len as usize];

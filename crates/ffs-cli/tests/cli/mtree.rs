@@ -95,10 +95,13 @@ fn what_does_not_fit_leaves_no_image() {
     let whole = fs::read_to_string(&metalog).unwrap();
     let (image, dest) = (d.str("new.img"), d.str("dest"));
     for (line, words) in [
-        (
-            "./missing type=file",
-            "the tree has no missing, which line 16 of the specification names",
-        ),
+        ("./missing type=file mode=0644", "the tree has no missing, which line 16"),
+        ("./missing type=char mode=0644", "without device="),
+        ("./missing type=dir", "without mode="),
+        ("./missing type=link", "without link="),
+        ("./missing mode=0644", "without type="),
+        ("./missing type=file contents=none mode=0644", "contents=none"),
+        ("./bin/cat/below type=dir mode=0755", "bin/cat"),
         ("./bin/cat type=dir", "another type than line 16"),
         ("./usr/lib/libc.so type=link link=other", "another target than line 16"),
         ("./bin/dog uid=0 mode=0555", "lines 9 and 16 give names of one file different attributes"),
@@ -138,4 +141,90 @@ fn a_file_is_there_under_its_listed_names_alone() {
         (&value[0]["mode"], &value[0]["uid"], &value[0]["nlink"]),
         (&"4711".into(), &5.into(), &2.into())
     );
+}
+
+/// What mtree(8) makes of a specification that has files which the tree lacks.
+#[test]
+fn what_the_tree_lacks_is_created_from_its_line() {
+    let d = Dir::new();
+    fs::create_dir_all(d.path("dest/etc")).unwrap();
+    d.file("dest/etc/motd", b"welcome\n");
+    let content =
+        d.file("content", &[b"x".repeat(70_000), vec![0; 200_000], b"y".to_vec()].concat());
+    let spec = format!(
+        "#mtree\n/set uid=0 gid=0 mode=0755 time=1500000000.0\n. type=dir\n./etc type=dir\n\
+         ./etc/motd type=file mode=0644 contents={content}\n\
+         ./etc/new type=file mode=4711 uid=7 gid=8 flags=uchg contents={content}\n\
+         ./dev type=dir mode=0555\n./dev/null type=char mode=0666 device=native,1,3\n\
+         ./dev/zero type=char mode=0666 device=freebsd,0x1,05\n\
+         ./dev/da0 type=block mode=0640 gid=5 device=0xfe01\n\
+         ./var/run/log type=fifo mode=0600\n./var/run/s\\040k type=socket mode=0600\n\
+         ./bin type=link link=usr/bin\n./opt type=dir optional\n./opt/x type=fifo optional\n"
+    );
+    let metalog = d.file("METALOG", spec.as_bytes());
+    for (format, options) in [("1", &[][..]), ("2", &["--size", "16m"])] {
+        let image = d.str("root.img");
+        build(&d, &image, &metalog, &[&["-O", format], options].concat());
+        fsck_clean(Path::new(&image));
+        let shown = ok(&["find", "--json", &format!("{image}:/")]);
+        let mut found: Vec<String> = Vec::new();
+        for line in shown.lines() {
+            let file: serde_json::Value = serde_json::from_str(line).unwrap();
+            let get = |key: &str| file[key].to_string().replace('"', "");
+            let (path, kind, mode) = (&file["path"]["name"], get("type"), get("mode"));
+            let owner = format!("{}:{}", get("uid"), get("gid"));
+            let (device, target) = (&file["device"], &file["target"]["name"]);
+            let rest = if device.is_null() { target } else { device };
+            found.push(format!("{path} {kind} {mode} {owner} {rest}").replace('"', ""));
+        }
+        found.sort();
+        let wanted = [
+            "/ directory 0755 0:0 null",
+            "/bin symlink 0755 0:0 usr/bin",
+            "/dev directory 0555 0:0 null",
+            "/dev/da0 block 0640 0:5 [254,1]",
+            "/dev/null char 0666 0:0 [1,3]",
+            "/dev/zero char 0666 0:0 [1,5]",
+            "/etc directory 0755 0:0 null",
+            "/etc/motd regular 0644 0:0 null",
+            "/etc/new regular 4711 7:8 null",
+            "/var directory 0755 0:0 null",
+            "/var/run directory 0755 0:0 null",
+            "/var/run/log fifo 0600 0:0 null",
+            "/var/run/s k socket 0600 0:0 null",
+        ];
+        let kinds =
+            |text: &str| text.replace(" dir ", " directory ").replace(" file ", " regular ");
+        let found: Vec<String> = found.iter().map(|line| kinds(line)).collect();
+        let found: Vec<&String> = found.iter().filter(|line| !line.contains(".snap")).collect();
+        assert_eq!(found, wanted);
+        for file in ["motd", "new"] {
+            let read = run(&["cat", &format!("{image}:/etc/{file}")]).stdout;
+            assert!(read == fs::read(&content).unwrap(), "{file}");
+        }
+        let time = ok(&["stat", "--json", &format!("{image}:/dev/null")]);
+        let time: serde_json::Value = serde_json::from_str(&time).unwrap();
+        assert_eq!(time[0]["mtime"]["seconds"], 1_500_000_000);
+    }
+}
+
+/// mtree(8) of NetBSD examines a copy of the image with the specification that made it.
+#[test]
+fn mtree_finds_what_its_specification_has() {
+    let installed = Command::new("mtree").arg("-h").output().is_ok();
+    if !installed || !crate::common::is_root() {
+        return println!("skipped: needs mtree(8) and root, who makes devices");
+    }
+    let d = Dir::new();
+    fs::create_dir_all(d.path("dest")).unwrap();
+    let spec = "#mtree\n/set uid=0 gid=0 mode=0755\n. type=dir\n    a type=dir mode=0711\n        \
+                null type=char mode=0666 device=0x103\n        disk type=block mode=0640 gid=5 \
+                device=0x801\n        pipe type=fifo mode=0600 uid=3\n        l type=link \
+                mode=0777 link=pipe\n    ..\n..\n";
+    let metalog = d.file("METALOG", spec.as_bytes());
+    let (image, copy) = (d.str("root.img"), d.str("copy"));
+    build(&d, &image, &metalog, &[]);
+    ok(&["cp", "-a", "--exclude", ".snap", &format!("{image}:/."), &copy]);
+    let judged = Command::new("mtree").args(["-f", &metalog, "-p", &copy]).output().unwrap();
+    assert!(judged.status.success() && judged.stdout.is_empty(), "{}", text(&judged));
 }

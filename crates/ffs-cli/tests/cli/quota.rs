@@ -251,6 +251,13 @@ fn quotas_of_a_mount() {
     });
     ok(&["umount", at]);
     assert!(results.is_ok());
+    // The user who mounts is another one on the volume.
+    ok(&["mount", "-o", "quota,idmap=u:1001:0:1 g:2001:0:1", &image, at]);
+    let own = [run(&["quota", "-v", at]), run(&["quota", "-g", "-v", "--json", at])];
+    ok(&["umount", at]);
+    assert!(text(&own[0]).contains("(uid 1001)") && text(&own[0]).contains("2048"));
+    let group: serde_json::Value = serde_json::from_slice(&own[1].stdout).unwrap();
+    assert_eq!(group[0]["id"], 2001, "{}", text(&own[1]));
     let all = json(&["repquota", "--json", &image]);
     assert!(all.as_array().unwrap().iter().any(|q| q["blocks512"]["hard"] == 4096));
     fsck_clean(Path::new(&image));

@@ -410,3 +410,24 @@ fn a_signal_at_the_prompt_unmounts_cleanly() {
         assert!(ok(&["info", &image]).contains(", clean"));
     }
 }
+
+#[test]
+fn every_command_has_help() {
+    let d = Dir::new();
+    let image = d.image("a.img", "4m", &[]);
+    let all = done(&[&image], "help\n");
+    let names: Vec<&str> = all
+        .lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|line| line.starts_with("  "))
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(names.contains(&"tar") && names.contains(&"diff") && names.len() > 30, "{all}");
+    for name in names.into_iter().filter(|name| *name != "help") {
+        let shown = done(&[&image], &format!("{name} --help\n"));
+        assert!(shown.contains("Usage: ") && shown.contains("--help"), "{name}: {shown}");
+    }
+    assert!(done(&[&image], "debug inode --help\n").contains("Usage: "));
+}

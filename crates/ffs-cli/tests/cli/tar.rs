@@ -266,3 +266,63 @@ fn existing_files_are_replaced_or_kept() {
     assert_eq!(ok(&["cat", &at("/one"), &at("/other-name")]), "newold");
     assert!(ok(&["ls", "-l", &at("/one")]).contains(" 7 8 "));
 }
+
+#[test]
+fn members_are_those_that_tar_extracts() {
+    let d = Dir::new();
+    let tree = d.path("tree");
+    make_tree(&tree);
+    fs::create_dir_all(tree.join("only/deep")).unwrap();
+    fs::write(tree.join("only/deep/large"), pattern(600_000, 3)).unwrap();
+    fs::write(tree.join("only/first"), "1").unwrap();
+    fs::hard_link(tree.join("only/first"), tree.join("only/second")).unwrap();
+    fs::write(tree.join("only.not"), pattern(700_000, 4)).unwrap();
+    set_mtime(&tree.join("only"), 1_500_000_000, 0);
+    let archive = d.str("a.tar");
+    let sh = |script: &str| {
+        let done = Command::new("sh").args(["-ec", script]).current_dir(d.0.path()).status();
+        assert!(done.unwrap().success(), "{script}");
+    };
+    sh("tar --format=posix -cf a.tar -C tree . && mkdir wanted");
+    let image = d.image("t.img", "32m", &[]);
+    for (n, members) in [
+        &["./only/deep"][..],
+        &["only"],
+        &["./only/first", "only.not"],
+        &["only/second", "only/first"],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let names: Vec<String> =
+            members.iter().map(|name| format!("./{}", name.trim_start_matches("./"))).collect();
+        sh(&format!("mkdir wanted/{n} && tar xpf a.tar -C wanted/{n} {}", names.join(" ")));
+        let place = format!("{image}:/{n}");
+        ok(&["mkdir", &place]);
+        ok(&[&["tar", "xf", &archive, &place], *members].concat());
+        let listed = |root: &Path| {
+            let mut all: Vec<String> = crate::common::walk(root)
+                .iter()
+                .map(|path| path.strip_prefix(root).unwrap().display().to_string())
+                .collect();
+            all.sort();
+            all
+        };
+        let out = d.path(&format!("out{n}"));
+        ok(&["cp", "-a", &place, out.to_str().unwrap()]);
+        let wanted = d.path(&format!("wanted/{n}"));
+        assert_eq!(listed(&out), listed(&wanted), "{members:?}");
+        for path in listed(&wanted).iter().filter(|path| wanted.join(path).is_file()) {
+            assert!(fs::read(out.join(path)).unwrap() == fs::read(wanted.join(path)).unwrap());
+        }
+    }
+    fsck_clean(Path::new(&image));
+    // What the archive lacks is an error after the others, as with bsdtar.
+    ok(&["mkdir", &format!("{image}:/z")]);
+    let place = format!("{image}:/z");
+    fails(&["tar", "xf", &archive, &place, "only/first", "onl", "none"], 1, "none");
+    assert_eq!(ok(&["ls", &format!("{image}:/z")]), "only\n");
+    assert_eq!(ok(&["ls", &format!("{image}:/z/only")]), "first\n");
+    fails(&["tar", "xf", &archive, &place, "../x"], 64, "'..'");
+    fails(&["tar", "cf", &d.str("new.tar"), &place, "only"], 64, "only");
+}

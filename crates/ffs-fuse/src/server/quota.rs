@@ -3,6 +3,7 @@
 //! | message | effect |
 //! | --- | --- |
 //! | `quota get TYPE ID` | returns the record of an id |
+//! | `quota own TYPE` | returns the id that the caller, or its group, has on the volume |
 //! | `quota list TYPE ID` | returns records from that id on |
 //! | `quota grace TYPE` | returns the lengths of the grace periods, in seconds |
 //! | `quota set TYPE ID BSOFT BHARD ISOFT IHARD` | sets limits |
@@ -27,6 +28,9 @@ use ffs_core::{Dqblk, Grace, QuotaOption, QuotaOptions, QuotaType};
 /// Records in one reply: each is shorter than 200 bytes.
 const PAGE: usize = MESSAGE / 200 - 1;
 
+/// The reply to a caller whose id `-o uid=`, `gid=` or `idmap=` does not map to one of the volume.
+const NO_ID: &str = "error the mount options give you no id of the volume; name one";
+
 impl Server {
     /// The reply to a message without its first word `quota`.
     pub(super) fn quota(
@@ -36,13 +40,19 @@ impl Server {
         is_owner: bool,
     ) -> Result<String, Errno> {
         let words: Vec<&str> = message.split(' ').collect();
-        let own = |kind, id| match kind {
-            QuotaType::User => self.options.owners.users.on_volume(r.uid) == VolumeId::Id(id),
-            QuotaType::Group => self.options.owners.groups.on_volume(r.gid) == VolumeId::Id(id),
+        let own = |kind| match kind {
+            QuotaType::User => self.options.owners.users.on_volume(r.uid),
+            QuotaType::Group => self.options.owners.groups.on_volume(r.gid),
         };
+        if let ["own", kind] = words[..] {
+            return Ok(match own(type_of(kind)?) {
+                VolumeId::Id(id) => format!("ok {id}"),
+                VolumeId::OfFile | VolumeId::Unmapped => NO_ID.to_owned(),
+            });
+        }
         if let ["get", kind, id] = words[..] {
             let (kind, id) = (type_of(kind)?, id_of(id)?);
-            if !is_owner && !own(kind, id) {
+            if !is_owner && own(kind) != VolumeId::Id(id) {
                 return Err(Errno::PERM);
             }
             return Ok(self.get_quota(kind, id));

@@ -19,11 +19,13 @@
 //!
 //! **Locking.** One lock, held while a unit is decompressed.
 
+mod expand;
 mod members;
 mod stream;
 mod xz;
 mod zstd;
 
+pub use expand::{Progress, expand, expanded_name, spool};
 pub use stream::{Content, decompress, is_compressed};
 
 use std::fs::File;
@@ -192,18 +194,7 @@ impl CompressedDisk {
 
     /// Writes decompressed bytes to the temporary file, except zeros.
     fn keep(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut start = 0;
-        let mut end = 0;
-        for piece in bytes.chunks(HOLE) {
-            if piece.iter().any(|&byte| byte != 0) {
-                end += piece.len();
-                continue;
-            }
-            self.cache.write_all_at(&bytes[start..end], at + start as u64).map_err(no_place)?;
-            end += piece.len();
-            start = end;
-        }
-        self.cache.write_all_at(&bytes[start..end], at + start as u64).map_err(no_place)
+        expand::write_sparse(&self.cache, bytes, at).map_err(no_place)
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

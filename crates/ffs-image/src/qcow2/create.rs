@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use imago::format::PreallocateMode;
 use imago::qcow2::Qcow2;
-use imago::{FormatAccess, FormatCreateBuilder};
+use imago::{DenyImplicitOpenGate, FormatAccess, FormatCreateBuilder};
 
 use super::Storage;
 
@@ -22,9 +22,10 @@ pub fn write_qcow2(raw: &File, file: &File, cancelled: &dyn Fn() -> bool) -> io:
     let len = raw.metadata()?.len();
     let storage = Storage::try_from(file.try_clone()?)?;
     let builder = Qcow2::<Storage>::create_builder(storage);
-    builder.size(len).preallocate(PreallocateMode::None).create()?;
-    let storage = Storage::try_from(file.try_clone()?)?;
-    let image = Qcow2::<Storage>::open_image(storage, true)?;
+    let builder = builder.size(len).preallocate(PreallocateMode::None);
+    let image = builder.create_open(DenyImplicitOpenGate::default(), |storage| {
+        Ok(Qcow2::<Storage>::builder(storage))
+    })?;
     let image = FormatAccess::new(image);
     let mut cluster = vec![0; CLUSTER];
     let mut at = 0;

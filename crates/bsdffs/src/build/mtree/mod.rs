@@ -8,15 +8,19 @@
 //! 2. No path leads out of the tree.
 //! 3. A path has at most 1024 bytes, as FreeBSD's `PATH_MAX`, so memory is bounded by the text.
 //!
-//! Reference: FreeBSD mtree(5); makefs(8).
+//! Reference: FreeBSD mtree(5); NetBSD mtree(8) for `device`; makefs(8).
 
+mod device;
 mod names;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fmt;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
-use ffs_core::{FileFlags, Timespec};
+use ffs_core::{DeviceNumber, FileFlags, Timespec};
 
 use crate::flags::FlagsChange;
 use crate::text::escape;
@@ -27,9 +31,11 @@ use words::{Lines, decode};
 const MAX_LINE: usize = 64 << 10;
 /// Longest path, bytes.
 const MAX_PATH: usize = 1024;
-/// The keywords of mtree(5) that a line may have. Those of contents are not compared with the tree.
-const KEYWORDS: [&str; 32] = [
+/// The keywords of mtree(5) that a line may have. Checksums and sizes are not compared with the
+/// tree.
+const KEYWORDS: [&str; 33] = [
     "cksum",
+    "contents",
     "device",
     "flags",
     "gid",
@@ -115,7 +121,11 @@ pub(crate) struct Node {
     pub(crate) mtime: Option<Timespec>,
     /// The target of a symbolic link.
     pub(crate) link: Option<Vec<u8>>,
-    /// The tree may lack the file.
+    /// The number of a device.
+    pub(crate) device: Option<DeviceNumber>,
+    /// The file of the host that has the content.
+    pub(crate) contents: Option<PathBuf>,
+    /// The tree may lack the file; then it is not created either.
     pub(crate) is_optional: bool,
     /// The number of its line.
     pub(crate) line: usize,
@@ -128,6 +138,21 @@ pub struct MtreeSpec {
     nodes: BTreeMap<Vec<u8>, Node>,
     /// The directories on the way to the nodes.
     parents: BTreeSet<Vec<u8>>,
+}
+
+impl Node {
+    /// The keyword without which the file cannot be created if the tree lacks it.
+    pub(crate) fn lacks(&self) -> Option<&'static str> {
+        let own = match self.kind {
+            _ if self.contents.is_some() => None,
+            None => Some("type"),
+            Some(NodeKind::File) => Some("contents"),
+            Some(NodeKind::Symlink) => return self.link.is_none().then_some("link"),
+            Some(NodeKind::Char | NodeKind::Block) if self.device.is_none() => Some("device"),
+            Some(_) => None,
+        };
+        own.or_else(|| self.perm.is_none().then_some("mode"))
+    }
 }
 
 impl MtreeSpec {
@@ -186,12 +211,15 @@ impl MtreeSpec {
         self.parents.contains(path)
     }
 
-    /// The first node that is not in `found` and not optional: its path and the number of its line.
-    pub(crate) fn first_missing(&self, found: &BTreeSet<Vec<u8>>) -> Option<(&[u8], usize)> {
+    /// The nodes that are not in `found` and not optional, by path: a directory before its entries.
+    pub(crate) fn missing<'a>(
+        &'a self,
+        found: &BTreeSet<Vec<u8>>,
+    ) -> impl Iterator<Item = (&'a [u8], &'a Node)> {
         let missing = |(path, node): &(&Vec<u8>, &Node)| {
             !path.is_empty() && !node.is_optional && !found.contains(*path)
         };
-        self.nodes.iter().find(missing).map(|(path, node)| (path.as_slice(), node.line))
+        self.nodes.iter().filter(missing).map(|(path, node)| (path.as_slice(), node))
     }
 }
 
@@ -252,14 +280,24 @@ fn owner(
 
 /// The node with these keywords.
 fn node(keywords: &Keywords<'_>, users: &UserNames, line: usize) -> Result<Node, String> {
+    let kind = value(keywords, "type", kind)?;
+    let contents = keywords.get(&b"contents"[..]).map(|file| decode(file)).transpose()?;
+    if contents.is_some() && kind.is_some_and(|kind| kind != NodeKind::File) {
+        return Err("contents= is for type=file".to_owned());
+    }
+    // /set may give a device to files of other types.
+    let is_device = matches!(kind, Some(NodeKind::Char | NodeKind::Block));
+    let device = value(keywords, "device", device::parse)?;
     Ok(Node {
-        kind: value(keywords, "type", kind)?,
+        kind,
         uid: owner(keywords, ("uid", "uname"), |name| users.user(name))?,
         gid: owner(keywords, ("gid", "gname"), |name| users.group(name))?,
         perm: value(keywords, "mode", mode)?,
         flags: value(keywords, "flags", set_flags)?,
         mtime: value(keywords, "time", time)?,
         link: keywords.get(&b"link"[..]).map(|target| decode(target)).transpose()?,
+        device: device.filter(|_| is_device),
+        contents: contents.map(|file| PathBuf::from(OsString::from_vec(file))),
         is_optional: keywords.contains_key(&b"optional"[..]),
         line,
     })

@@ -54,8 +54,8 @@ fn mtree_has_a_hierarchy_and_defaults() {
     assert_eq!(spec.get(b"after").unwrap().kind, Some(NodeKind::Fifo));
     let found = |names: &[&[u8]]| names.iter().map(|name| name.to_vec()).collect();
     let missing = |names: &[&[u8]]| {
-        spec.first_missing(&found(names))
-            .map(|(path, line)| (String::from_utf8_lossy(path).into_owned(), line))
+        let first = spec.missing(&found(names)).next();
+        first.map(|(path, node)| (String::from_utf8_lossy(path).into_owned(), node.line))
     };
     assert_eq!(missing(&[b"after", b"etc", b"motd"]), Some(("etc/rc.conf".to_owned(), 8)));
     assert_eq!(missing(&[b"after", b"etc", b"motd", b"etc/rc.conf"]), None);
@@ -68,7 +68,8 @@ fn errors_name_the_line_and_the_word() {
         ("\n./a mode=u+x", "line 2: mode=u+x: not understood"),
         ("./a mode=99", "line 1: mode=99: not understood"),
         ("./a mdoe=1", "line 1: the keyword mdoe is not known or not supported"),
-        ("./a contents=b", "line 1: the keyword contents is not known or not supported"),
+        ("./a type=dir contents=b", "line 1: contents= is for type=file"),
+        ("./a type=char device=1,3", "line 1: device=1,3: not understood"),
         ("./a type=door", "line 1: type=door: not understood"),
         ("./a uid=-1", "line 1: uid=-1: not understood"),
         ("./a time=5.1000000000", "line 1: time=5.1000000000: not understood"),
@@ -103,4 +104,28 @@ fn lines_replace_defaults_and_comments_end_them() {
     assert_eq!(owner(b"c#d").unwrap().0, Some(0));
     assert_eq!(owner(b"bin").unwrap().0, Some(0));
     assert_eq!(spec.get(b"l").unwrap().link.as_deref(), Some(&b"a b"[..]));
+}
+
+#[test]
+fn a_line_that_can_create_its_file_lacks_no_keyword() {
+    for (line, lacks) in [
+        ("mode=0644", Some("type")),
+        ("type=file mode=0644", Some("contents")),
+        ("type=file contents=/etc/motd", Some("mode")),
+        ("type=file mode=0644 contents=a\\040b", None),
+        ("mode=0644 contents=a", None),
+        ("type=dir", Some("mode")),
+        ("type=fifo mode=0600", None),
+        ("type=char mode=0600", Some("device")),
+        ("type=block mode=0600 device=native,8,0", None),
+        ("type=link mode=0755", Some("link")),
+        ("type=link link=a", None),
+    ] {
+        let spec = parse(&format!("./f {line}\n"));
+        assert_eq!(spec.get(b"f").unwrap().lacks(), lacks, "{line}");
+    }
+    let spec = parse("/set device=native,1,2\n./f type=file contents=a\\040b\n./d type=char\n");
+    assert_eq!(spec.get(b"f").unwrap().contents.as_deref(), Some("a b".as_ref()));
+    assert_eq!(spec.get(b"f").unwrap().device, None);
+    assert_eq!(spec.get(b"d").unwrap().device, Some(DeviceNumber { major: 1, minor: 2 }));
 }

@@ -223,6 +223,9 @@ impl HostWalk<'_> {
         }
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::Directory {
+            if self.emitter.excludes_directory(below_top(&paths.target, self.top_len)) {
+                return Ok(None);
+            }
             return self.directory(at, paths);
         }
         if self.options.stream && matches!(kind, FileType::Fifo | FileType::CharacterDevice) {

@@ -187,6 +187,10 @@ impl ImageWalk<'_> {
     fn file(&mut self, file: &Vnode, paths: Paths) -> Result<(), CopyEnded> {
         let attr = self.ffs.getattr(file);
         if attr.kind == FileType::Directory {
+            let below = paths.target.get(self.top_len..).unwrap_or_default();
+            if self.emitter.excludes_directory(below.strip_prefix(b"/").unwrap_or(below)) {
+                return Ok(());
+            }
             return self.directory(file, &attr, paths);
         }
         if self.options.skip_snapshots && attr.flags.contains(FileFlags::SF_SNAPSHOT) {

@@ -1,7 +1,6 @@
 //! Which files are copied: patterns, existing targets, prompts, and copies that change nothing.
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::sync::Arc;
 
 use bsdffs::copy::{
@@ -9,11 +8,9 @@ use bsdffs::copy::{
     Verdict,
 };
 use ffs_core::FileType;
-use globset::GlobMatcher;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 use super::flags::Stay;
+use super::pattern::{self, Pattern};
 use super::watch::Names;
 use crate::fail::show;
 use crate::{progress, signals};
@@ -21,22 +18,19 @@ use crate::{progress, signals};
 /// The selection that the options make.
 pub(super) struct Choose {
     pub targets: Arc<dyn Targets>,
-    pub exclude: Vec<GlobMatcher>,
+    pub exclude: Vec<Pattern>,
     pub stay: Stay,
     /// A file with the size and the time of its source has its content.
     pub trust_times: bool,
 }
 
-/// Whether a pattern matches a path or the name at its end.
-pub(super) fn is_excluded(patterns: &[GlobMatcher], path: &[u8]) -> bool {
-    let path = Path::new(OsStr::from_bytes(path));
-    let name = path.file_name();
-    patterns.iter().any(|glob| glob.is_match(path) || name.is_some_and(|name| glob.is_match(name)))
-}
-
 impl Select for Choose {
     fn excludes(&self, path: &[u8]) -> bool {
-        !self.exclude.is_empty() && is_excluded(&self.exclude, path)
+        pattern::excludes(&self.exclude, path)
+    }
+
+    fn excludes_directory(&self, path: &[u8]) -> bool {
+        pattern::excludes_directory(&self.exclude, path)
     }
 
     fn verdict(&self, entry: &Entry) -> Verdict {
@@ -73,6 +67,10 @@ pub(super) struct Excludes(pub Arc<Choose>);
 impl Select for Excludes {
     fn excludes(&self, path: &[u8]) -> bool {
         self.0.excludes(path)
+    }
+
+    fn excludes_directory(&self, path: &[u8]) -> bool {
+        self.0.excludes_directory(path)
     }
 }
 

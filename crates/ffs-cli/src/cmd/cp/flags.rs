@@ -2,10 +2,9 @@
 
 use bsdffs::copy::{Attributes, CopyOptions, Existing, Sparse};
 use clap::ValueEnum;
-use globset::GlobMatcher;
 
+use super::pattern::Pattern;
 use crate::bsd;
-use crate::cmd::find::glob;
 use crate::mode::umask;
 
 /// How files are copied.
@@ -62,9 +61,10 @@ pub(crate) struct Flags {
     /// Read each copied file again and compare it with what was read from its source
     #[arg(long)]
     pub(super) checksum: bool,
-    /// Leave out files whose name or path matches PATTERN, and everything below them
-    #[arg(long, value_name = "PATTERN", value_parser = pattern)]
-    pub(super) exclude: Vec<GlobMatcher>,
+    /// Leave out files that match PATTERN, and everything below them. As in rsync, `/` in front
+    /// means the top of a source, `/` at the end directories only, `**` any number of names
+    #[arg(long, value_name = "PATTERN", value_parser = Pattern::parse)]
+    pub(super) exclude: Vec<Pattern>,
     /// Which holes the copies have
     #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
     sparse: SparseWhen,
@@ -137,10 +137,6 @@ enum Reflink {
     Auto,
     /// Copy the data
     Never,
-}
-
-fn pattern(text: &str) -> Result<GlobMatcher, String> {
-    glob(text, false).ok_or_else(|| format!("{text:?} is not a pattern such as '*.o'"))
 }
 
 /// Which existing files stay.

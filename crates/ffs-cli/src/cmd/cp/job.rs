@@ -13,8 +13,9 @@ use bsdffs::copy::{
 };
 use ffs_core::{FileType, Vnode};
 
-use super::choose::{AskSink, Choose, DrySink, Excludes, NoTargets, is_excluded};
+use super::choose::{AskSink, Choose, DrySink, Excludes, NoTargets};
 use super::flags::Flags;
+use super::pattern;
 use super::stream::StreamSink;
 use super::survey::{Counted, Survey};
 use super::target::Target;
@@ -258,6 +259,11 @@ impl Job<'_> {
         Ok(())
     }
 
+    /// Whether the top of a source is left out by its name.
+    fn is_excluded(&self, name: &[u8], directory: bool) -> bool {
+        pattern::excludes_top(&self.flags.exclude, name, directory)
+    }
+
     /// Copies a tree of the host.
     fn host(&mut self, path: &Path, to: &To<'_>, sink: &mut dyn Sink) -> Result<(), Failure> {
         let stdin = path == Path::new(STDIN);
@@ -266,9 +272,6 @@ impl Job<'_> {
             return refuse(failure.hint("end the target in the name of the new file"));
         }
         let name = own_name(path.as_os_str().as_bytes());
-        if name.as_ref().is_some_and(|name| is_excluded(&self.flags.exclude, name)) {
-            return Ok(());
-        }
         let follow = self.flags.follows_top() || stdin;
         let found = if follow { fs::metadata(path) } else { fs::symlink_metadata(path) };
         let fits = found.map_err(|error| Failure::new(path.display(), error)).and_then(|found| {
@@ -279,6 +282,9 @@ impl Job<'_> {
             Ok(found) => found,
             Err(failure) => return refuse(failure),
         };
+        if name.as_ref().is_some_and(|name| self.is_excluded(name, found.is_dir())) {
+            return Ok(());
+        }
         let options = HostSourceOptions {
             xattrs: self.options.kept().need_xattrs() && self.options.preserve,
             hard_links: self.options.hard_links,
@@ -312,10 +318,7 @@ impl Job<'_> {
     ) -> Result<(), Failure> {
         let last = if self.flags.follows_top() { Last::Follow } else { Last::Keep };
         let name = own_name(&from.path);
-        if name.as_ref().is_some_and(|name| is_excluded(&self.flags.exclude, name)) {
-            return Ok(());
-        }
-        let top = to.target.path(name);
+        let top = to.target.path(name.clone());
         let found = session.find(&from.path, last).and_then(|root| {
             let directory = session.ffs.getattr(&root).kind == FileType::Directory;
             self.fits(from, directory, to)?;
@@ -328,6 +331,10 @@ impl Job<'_> {
             Ok(root) => root,
             Err(failure) => return refuse(failure),
         };
+        let directory = session.ffs.getattr(&root).kind == FileType::Directory;
+        if name.as_ref().is_some_and(|name| self.is_excluded(name, directory)) {
+            return Ok(());
+        }
         let options = ImageSourceOptions {
             hard_links: self.options.hard_links,
             xattrs: self.options.kept().need_xattrs() && self.options.preserve,

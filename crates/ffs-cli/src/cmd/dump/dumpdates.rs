@@ -61,7 +61,7 @@ pub(super) fn key(image: &OsStr) -> Result<Vec<u8>, Failure> {
         bytes.len()
     };
     let file = Path::new(OsStr::from_bytes(&bytes[..suffix]));
-    let path = match ffs_image::is_uri(image) {
+    let path = match ffs_image::is_uri(image) || crate::stdin::names(image) {
         true => file.to_owned(),
         false => fs::canonicalize(file).map_err(|error| Failure::new(file.display(), error))?,
     };

@@ -185,6 +185,15 @@ pub(super) fn definition() -> clap::Command {
 fn adapted(command: clap::Command) -> clap::Command {
     let name = command.get_name().to_owned();
     let has_default = ["ls", "tree", "find", "du", "df", "info", "list", "body"];
+    let has = |wanted: &str| command.get_arguments().any(|arg| arg.get_long() == Some(wanted));
+    // That of clap is off here, for the commands of the shell and for all below them.
+    let command = match has("help") {
+        true => command,
+        false => {
+            let help = clap::Arg::new("help").long("help").help("Print help");
+            command.arg(help.action(clap::ArgAction::Help))
+        }
+    };
     let command = command.mut_args(|arg| {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         let arg = if help.contains("IMAGE") { arg.help(help_in_shell(&help)) } else { arg };

@@ -23,6 +23,8 @@ pub(super) struct Words {
     pub keep: bool,
     pub file: Option<PathBuf>,
     pub image: OsString,
+    /// Members to extract, or none for all.
+    pub members: Vec<OsString>,
 }
 
 impl Words {
@@ -55,12 +57,13 @@ impl Words {
         let (Some(action), Some(image)) = (action, rest.next()) else {
             return Err(Failure::usage("no image").hint("write ffs tar c|x [-f FILE] IMAGE:/PATH"));
         };
-        if let Some(other) = rest.next() {
+        let members: Vec<OsString> = rest.cloned().collect();
+        if let Some(other) = members.first().filter(|_| action == Action::Create) {
             let other = show(other.as_encoded_bytes());
             return Err(Failure::usage(format!("{other}: only one directory at a time"))
                 .hint("the archive is the value of -f"));
         }
-        Ok(Words { action, verbose, keep, file, image: image.clone() })
+        Ok(Words { action, verbose, keep, file, image: image.clone(), members })
     }
 }
 
@@ -90,12 +93,16 @@ mod tests {
             keep: false,
             file: None,
             image: "a.img:/".into(),
+            members: Vec::new(),
         };
         assert_eq!(parse(None, &["c", "a.img:/"]), Ok(plain(Action::Create)));
         assert_eq!(parse(Some(Action::Extract), &["a.img:/"]), Ok(plain(Action::Extract)));
         let words = parse(None, &["xvpkf", "a.tar", "a.img:/"]).unwrap();
         assert_eq!((words.action, words.verbose, words.keep), (Action::Extract, true, true));
         assert_eq!(words.file, Some(PathBuf::from("a.tar")));
+        assert_eq!(words.members, Vec::<OsString>::new());
+        let words = parse(None, &["x", "a.img:/", "etc", "bin"]).unwrap();
+        assert_eq!(words.members, ["etc", "bin"]);
     }
 
     #[test]

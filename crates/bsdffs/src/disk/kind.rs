@@ -1,0 +1,136 @@
+//! The types of partitions, by gpart(8)'s names and by GUIDs.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The type of a partition: a GUID.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PartitionType(u128);
+
+/// The types with names. FreeBSD's gpart(8) has these names, too.
+const NAMES: [(&str, PartitionType); 23] = [
+    ("freebsd-boot", PartitionType::BOOT),
+    ("efi", PartitionType::EFI),
+    ("freebsd-swap", PartitionType::SWAP),
+    ("freebsd-ufs", PartitionType::UFS),
+    ("freebsd", PartitionType(0x516e_7cb4_6ecf_11d6_8ff8_0002_2d09_712b)),
+    ("freebsd-zfs", PartitionType(0x516e_7cba_6ecf_11d6_8ff8_0002_2d09_712b)),
+    ("freebsd-vinum", PartitionType(0x516e_7cb8_6ecf_11d6_8ff8_0002_2d09_712b)),
+    ("bios-boot", PartitionType(0x2168_6148_6449_6e6f_744e_6565_6445_4649)),
+    ("linux-data", PartitionType(0x0fc6_3daf_8483_4772_8e79_3d69_d847_7de4)),
+    ("linux-swap", PartitionType(0x0657_fd6d_a4ab_43c4_84e5_0933_c84b_4f4f)),
+    ("linux-lvm", PartitionType(0xe6d6_d379_f507_44c2_a23c_238f_2a3d_f928)),
+    ("linux-raid", PartitionType(0xa19d_880f_05fc_4d3b_a006_743f_0f84_911e)),
+    ("ms-basic-data", PartitionType(0xebd0_a0a2_b9e5_4433_87c0_68b6_b726_99c7)),
+    ("ms-reserved", PartitionType(0xe3c9_e316_0b5c_4db8_817d_f92d_f002_15ae)),
+    ("netbsd-ffs", PartitionType(0x49f4_8d5a_b10e_11dc_b99b_0019_d187_9648)),
+    ("netbsd-lfs", PartitionType(0x49f4_8d82_b10e_11dc_b99b_0019_d187_9648)),
+    ("netbsd-swap", PartitionType(0x49f4_8d32_b10e_11dc_b99b_0019_d187_9648)),
+    ("openbsd-data", PartitionType(0x824c_c7a0_36a8_11e3_890a_9525_19ad_3f61)),
+    ("dragonfly-ufs", PartitionType(0x9d94_ce7c_1ca5_11dc_8817_0130_1bb8_a9f5)),
+    ("dragonfly-hammer", PartitionType(0x61dc_63ac_6e38_11dc_8513_0130_1bb8_a9f5)),
+    ("dragonfly-hammer2", PartitionType(0x5cbb_9ad1_862d_11dc_a94d_0130_1bb8_a9f5)),
+    ("apple-hfs", PartitionType(0x4846_5300_0000_11aa_aa11_0030_6543_ecac)),
+    ("apple-apfs", PartitionType(0x7c34_57ef_0000_11aa_aa11_0030_6543_ecac)),
+];
+
+impl PartitionType {
+    /// `freebsd-boot`.
+    pub const BOOT: PartitionType = PartitionType(0x83bd_6b9d_7f41_11dc_be0b_0015_60b8_4f0f);
+    /// `efi`.
+    pub const EFI: PartitionType = PartitionType(0xc12a_7328_f81f_11d2_ba4b_00a0_c93e_c93b);
+    /// `freebsd-swap`.
+    pub const SWAP: PartitionType = PartitionType(0x516e_7cb5_6ecf_11d6_8ff8_0002_2d09_712b);
+    /// `freebsd-ufs`.
+    pub const UFS: PartitionType = PartitionType(0x516e_7cb6_6ecf_11d6_8ff8_0002_2d09_712b);
+
+    /// The GUID as it is on the disk: its first three parts are little-endian.
+    pub(super) fn on_disk(self) -> [u8; 16] {
+        on_disk(self.0)
+    }
+}
+
+/// A GUID as it is on the disk.
+pub(super) fn on_disk(guid: u128) -> [u8; 16] {
+    let mut bytes = guid.to_be_bytes();
+    bytes[..4].reverse();
+    bytes[4..6].reverse();
+    bytes[6..8].reverse();
+    bytes
+}
+
+/// The name of gpart(8), or `!` and the GUID.
+impl fmt::Display for PartitionType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((name, _)) = NAMES.iter().find(|(_, kind)| kind == self) {
+            return f.pad(name);
+        }
+        let text = format!("{:032x}", self.0);
+        let parts = [(0, 8), (8, 12), (12, 16), (16, 20), (20, 32)];
+        let parts = parts.map(|(start, end)| text.get(start..end).unwrap_or_default());
+        f.pad(&format!("!{}", parts.join("-")))
+    }
+}
+
+impl fmt::Debug for PartitionType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A word that is neither the name of a type nor a GUID.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownType(String);
+
+impl fmt::Display for UnknownType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+        write!(f, "{:?} is no type; expected a GUID, or one of {}", self.0, names.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownType {}
+
+/// Reads a name of gpart(8), or a GUID, also with `!` in front of it.
+impl FromStr for PartitionType {
+    type Err = UnknownType;
+
+    fn from_str(text: &str) -> Result<PartitionType, UnknownType> {
+        if let Some((_, kind)) = NAMES.iter().find(|(name, _)| *name == text) {
+            return Ok(*kind);
+        }
+        let parts: Vec<&str> = text.strip_prefix('!').unwrap_or(text).split('-').collect();
+        let formed = parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12])
+            && parts.concat().chars().all(|digit| digit.is_ascii_hexdigit());
+        let guid = u128::from_str_radix(&parts.concat(), 16).ok().filter(|guid| *guid != 0);
+        guid.filter(|_| formed).map(PartitionType).ok_or_else(|| UnknownType(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_names_or_guids() {
+        let kind = |text: &str| text.parse::<PartitionType>().map_err(|error| error.0);
+        assert_eq!(kind("freebsd-ufs"), Ok(PartitionType::UFS));
+        assert_eq!(kind("516E7CB6-6ECF-11D6-8FF8-00022D09712B"), Ok(PartitionType::UFS));
+        let other = "!01234567-89ab-cdef-0123-456789abcdef";
+        assert_eq!(kind(other).unwrap().to_string(), other);
+        assert_eq!(kind(&other[1..]).unwrap().on_disk()[..6], [0x67, 0x45, 0x23, 0x01, 0xab, 0x89]);
+        for wrong in [
+            "",
+            "ufs",
+            "00000000-0000-0000-0000-000000000000",
+            "516E7CB66ECF11D68FF800022D09712B",
+            "+16E7CB6-6ECF-11D6-8FF8-00022D09712B",
+            "516E7CB6-6ECF-11D6-8FF8-00022D09712B-",
+        ] {
+            assert_eq!(kind(wrong), Err(wrong.to_owned()));
+        }
+        for (name, kind) in NAMES {
+            assert_eq!((kind.to_string(), name.parse()), (name.to_owned(), Ok(kind)));
+        }
+    }
+}
