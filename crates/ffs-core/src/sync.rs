@@ -21,7 +21,7 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         #[cfg(feature = "schedule")]
-        if let Some(guard) = schedule::take(|| self.try_lock()) {
+        if let Some(guard) = schedule::take(schedule::LockId::of(self), || self.try_lock()) {
             return guard;
         }
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -40,7 +40,7 @@ impl<T> Mutex<T> {
 pub(crate) fn pause() {
     #[cfg(feature = "schedule")]
     if schedule::is_followed() {
-        return schedule::step(schedule::Step::Blocked);
+        return schedule::step(schedule::Step::Blocked(None));
     }
     std::thread::sleep(std::time::Duration::from_millis(1));
 }
@@ -61,7 +61,7 @@ impl Condvar {
         #[cfg(feature = "schedule")]
         if schedule::is_followed() {
             drop(guard);
-            schedule::step(schedule::Step::Blocked);
+            schedule::step(schedule::Step::Blocked(None));
             return mutex.lock();
         }
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
@@ -83,7 +83,7 @@ impl<T> RwLock<T> {
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
         #[cfg(feature = "schedule")]
-        if let Some(guard) = schedule::take(|| self.try_read()) {
+        if let Some(guard) = schedule::take(schedule::LockId::of(self), || self.try_read()) {
             return guard;
         }
         self.0.read().unwrap_or_else(PoisonError::into_inner)
@@ -111,7 +111,7 @@ impl<T> RwLock<T> {
 
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
         #[cfg(feature = "schedule")]
-        if let Some(guard) = schedule::take(|| self.try_write()) {
+        if let Some(guard) = schedule::take(schedule::LockId::of(self), || self.try_write()) {
             return guard;
         }
         self.0.write().unwrap_or_else(PoisonError::into_inner)
@@ -124,13 +124,30 @@ pub mod schedule {
     use std::cell::RefCell;
     use std::sync::Arc;
 
+    /// A lock.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct LockId {
+        /// Its address.
+        pub address: usize,
+        /// The type of the lock.
+        pub name: &'static str,
+    }
+
+    impl LockId {
+        pub(super) fn of<L>(lock: &L) -> LockId {
+            let address = std::ptr::from_ref(lock).addr();
+            LockId { address, name: std::any::type_name::<L>() }
+        }
+    }
+
     /// The next action of a thread.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Step {
         /// Take a lock.
-        Lock,
-        /// Try again to take a lock that another thread holds.
-        Blocked,
+        Lock(LockId),
+        /// Try again to take a lock that another thread holds, or look again for a change that it
+        /// makes.
+        Blocked(Option<LockId>),
         /// Begin or end a transfer to or from the device.
         Transfer,
     }
@@ -165,14 +182,14 @@ pub mod schedule {
     }
 
     /// Takes a lock with `attempt`; `None` for a thread without a scheduler.
-    pub(super) fn take<G>(mut attempt: impl FnMut() -> Option<G>) -> Option<G> {
+    pub(super) fn take<G>(lock: LockId, mut attempt: impl FnMut() -> Option<G>) -> Option<G> {
         let scheduler = MINE.with_borrow(Clone::clone)?;
-        scheduler.step(Step::Lock);
+        scheduler.step(Step::Lock(lock));
         loop {
             if let Some(guard) = attempt() {
                 return Some(guard);
             }
-            scheduler.step(Step::Blocked);
+            scheduler.step(Step::Blocked(Some(lock)));
         }
     }
 }

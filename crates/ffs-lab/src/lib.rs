@@ -10,6 +10,7 @@
 //! | [`workload`] | the benchmarks of the paper and others, in measured phases |
 //! | [`dirs`] | one directory of N empty files, operation by operation |
 //! | [`compare`] | one workload on several targets in one run |
+//! | [`threads`] | the same operations from several threads, real or simulated |
 //! | [`cost_curves`] | the cost of one operation as a directory grows: the paper's Figures 2 to 6 |
 //! | [`index`] | directory indexes side by side: dirhash, HTree, a B+tree and others |
 //! | [`study`] | every combination of mount options, several runs of each, in random order |
@@ -87,6 +88,7 @@ pub mod stress;
 pub mod study;
 pub mod sweep;
 pub mod systems;
+pub mod threads;
 mod timer;
 pub mod trace;
 mod watch;

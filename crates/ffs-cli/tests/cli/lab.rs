@@ -44,6 +44,23 @@ fn compare_dirs_prints_a_line_of_json_a_phase_and_target() {
 }
 
 #[test]
+fn compare_threads_has_every_number_of_threads() {
+    let d = Dir::new();
+    let here = d.0.path().to_str().unwrap().to_owned();
+    let threads = ["lab", "compare", "threads", "-n", "50", "--rounds", "1", "--threads", "1,3"];
+    let both = [&threads[..], &["--target", "core", "--target", &here]].concat();
+    let out = ok(&both);
+    assert!(out.contains("3 threads") && out.contains("times"), "{out}");
+    for line in ["create       different", "unlink       same"] {
+        assert_eq!(out.lines().filter(|l| l.starts_with(line)).count(), 2, "{line} in {out}");
+    }
+    assert_eq!(ok(&[&both[..], &["--json"]].concat()).lines().count(), 2 * 2 * 5 * 2);
+    assert_eq!(std::fs::read_dir(d.0.path()).unwrap().count(), 0);
+    let refused = crate::common::run(&["lab", "compare", "threads", "--target", "sim"]);
+    assert!(text(&refused).contains("one thread"), "{}", text(&refused));
+}
+
+#[test]
 fn several_sizes_are_compared_with_each_other() {
     let out = ok(&["lab", "compare", "dirs", "-n", "100", "-n", "400", "--rounds", "1"]);
     assert!(out.contains("400 files against 100"), "{out}");

@@ -179,7 +179,7 @@ impl Generator {
         Some(Workload { write_in_place: write_in_place || workload.write_in_place, ..workload })
     }
 
-    /// The workload, which says nothing of writing in place.
+    /// The workload, with writes through the cache.
     fn buffered(&self, source: Source) -> Option<Workload> {
         let ops = match source {
             Source::File => return None,
@@ -263,7 +263,7 @@ impl Generator {
             standard_tree: true,
             tight_memory: n % 3 == 1,
             fsync_file: n % 2 == 1,
-            write_in_place: (n + link) % 2 == 0,
+            write_in_place: (n + link).is_multiple_of(2),
             setup,
             ops,
             ..Workload::default()

@@ -97,13 +97,14 @@ struct Turn {
 impl Scheduler for Turn {
     fn step(&self, step: Step) {
         let mut state = self.turns.state();
-        state.idle = if step == Step::Blocked { state.idle + 1 } else { 0 };
+        let blocked = matches!(step, Step::Blocked(_));
+        state.idle = if blocked { state.idle + 1 } else { 0 };
         state.steps += 1;
         let stuck = state.idle > MOST_IDLE || state.steps > MOST_STEPS;
         let pass = match step {
-            Step::Lock => state.rng.below(LOCKS) == 0,
+            Step::Lock(_) => state.rng.below(LOCKS) == 0,
             Step::Transfer => state.rng.below(2) == 0,
-            Step::Blocked => true,
+            Step::Blocked(_) => true,
         };
         drop(state);
         if stuck {
@@ -111,7 +112,7 @@ impl Scheduler for Turn {
             std::panic::resume_unwind(Box::new("threads wait for each other's locks"));
         }
         if pass {
-            self.turns.pass(self.me, step == Step::Blocked);
+            self.turns.pass(self.me, blocked);
         }
     }
 }

@@ -52,6 +52,12 @@ impl CoreTarget {
         CoreTarget { label: label.to_owned(), spec, context, volume: None }
     }
 
+    /// The file system between [`Target::begin`] and [`Target::end`].
+    #[must_use]
+    pub(crate) fn fs(&self) -> Option<&Ffs> {
+        self.volume.as_ref().map(|made| made.volume.fs())
+    }
+
     fn unusable(&self, why: impl std::fmt::Display) -> LabError {
         LabError::unusable(&self.label, why)
     }

@@ -81,6 +81,11 @@ impl DirTarget {
         })
     }
 
+    /// The subdirectory between [`Target::begin`] and [`Target::end`].
+    pub(crate) fn top(&self) -> Option<&OwnedFd> {
+        self.work.as_ref().map(|work| &work.top)
+    }
+
     fn dir(&self, at: DirId) -> Result<&OwnedFd> {
         let dir = self.work.as_ref().and_then(|work| work.dirs.get(at.0));
         dir.ok_or_else(|| self.not_in_use())

@@ -29,6 +29,24 @@ pub use usage::Usage;
 
 use crate::error::{LabError, Result};
 
+/// A target that several threads use at once.
+pub(crate) enum Shared {
+    /// The library in process.
+    Library(Box<core::CoreTarget>),
+    /// A directory.
+    System(Box<dir::DirTarget>),
+}
+
+impl Shared {
+    /// Removes what was made.
+    pub(crate) fn end(self) -> Result<()> {
+        match self {
+            Shared::Library(mut target) => target.end(),
+            Shared::System(mut target) => target.end(),
+        }
+    }
+}
+
 /// A directory of a target that is in use; valid until [`Target::close_dir`] or [`Target::end`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DirId(pub(crate) usize);

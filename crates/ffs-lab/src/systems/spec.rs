@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use ffs_core::{nearest, suggestion};
 
-use super::Target;
 use super::core::CoreTarget;
 use super::core_spec::{self, Context, CoreSpec};
 use super::dir::DirTarget;
 use super::sim::SimTarget;
 use super::sim_spec::{self, SimSpec};
+use super::{Demand, Shared, Target};
 use crate::error::{LabError, Result};
 
 /// A parsed target that is not open yet.
@@ -86,6 +86,28 @@ impl TargetSpec {
         match &self.kind {
             Kind::Sim(spec) => Some(spec),
             Kind::Core(_) | Kind::Dir(_) => None,
+        }
+    }
+
+    /// Opens the target for several threads, and makes an empty directory to work in.
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] if it cannot be used, [`LabError::Spec`] for a simulated machine.
+    pub(crate) fn open_shared(&self, context: &Context, demand: Demand) -> Result<Shared> {
+        match &self.kind {
+            Kind::Core(spec) => {
+                let mut target = CoreTarget::new(&self.label, (**spec).clone(), context.clone());
+                target.begin(demand)?;
+                Ok(Shared::Library(Box::new(target)))
+            }
+            Kind::Dir(path) => {
+                let mut target = DirTarget::open(&self.label, path, Arc::clone(&context.timer))?;
+                target.begin(demand)?;
+                Ok(Shared::System(Box::new(target)))
+            }
+            Kind::Sim(_) => {
+                Err(LabError::spec(&self.label, "a simulated machine runs one thread; use core"))
+            }
         }
     }
 

@@ -8,14 +8,15 @@ use ffs_lab::compare::{WorkloadComparison, WorkloadRequest};
 use ffs_lab::workload::{LookupShares, PhaseOptions, all, by_name, unknown};
 use ffs_lab::{LabError, TargetSpec};
 
-use super::{Bar, context, dirs};
+use super::{Bar, context, dirs, threads};
 use crate::fail::{Failure, Outcome};
 use crate::output;
 
 /// One workload on several targets, which take turns
 ///
 /// A workload is a name, or a name with parameters: `postmark:number=20000,transactions=50000`.
-/// `ffs lab list` shows all of them; `dirs`, one directory phase by phase, has options of its own.
+/// `ffs lab list` shows all of them; `dirs`, one directory phase by phase, and `threads`, several
+/// threads at once, have options of their own.
 ///
 /// A target is `core` (the library in process, on a new volume in memory), `core:NAME=VALUE,...`
 /// (the same with mount options; also format=, endian=, bsize=, fsize=, size=, image=FILE), `sim`
@@ -84,16 +85,19 @@ pub(super) struct Args {
 #[derive(Subcommand)]
 enum Own {
     Dirs(dirs::Args),
+    Threads(threads::Args),
 }
 
 pub(super) fn run(args: Args) -> Outcome {
-    if let Some(Own::Dirs(args)) = args.own {
-        return dirs::run(args);
+    match args.own {
+        Some(Own::Dirs(args)) => return dirs::run(args),
+        Some(Own::Threads(args)) => return threads::run(args),
+        None => {}
     }
     let words = args.workload.unwrap_or_default();
     let name = words.split(':').next().unwrap_or_default();
     if !all().iter().any(|info| info.name == name) {
-        return Err(unknown(name, &["dirs"]).into());
+        return Err(unknown(name, &["dirs", "threads"]).into());
     }
     let workload = by_name(&words, args.scale)?;
     let targets = args.target.iter().map(|t| TargetSpec::parse(t));

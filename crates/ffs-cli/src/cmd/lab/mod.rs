@@ -17,6 +17,7 @@ mod serve;
 mod stress;
 pub(crate) mod study;
 mod sweep;
+mod threads;
 
 use std::sync::Arc;
 
