@@ -1,5 +1,5 @@
-//! Reads and writes in place: the content passes between the caller and the host's file, and is that
-//! of reads and writes through the cache.
+//! Reads and writes in place: the content passes between the caller and the host's file, and is
+//! that of reads and writes through the cache.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -223,7 +223,7 @@ fn writes_in_place_have_the_content_of_any_write() {
             let which = rng.below(2) as usize;
             let (name, model) = (["a", "b"][which], &mut models[which]);
             let vnode = file(&fs, name);
-            // Aligned or not, inside, at the end, or after a hole; more than once through the cache.
+            // Aligned or not, inside, at the end, or after a hole; some through the cache.
             let unit = [1, shape.2 as usize][rng.below(2) as usize];
             let at = rng.below(model.len() as u64 + 50_000) as usize / unit * unit;
             let bytes = vec![step as u8; rng.between(1, 400_000) as usize];
@@ -282,7 +282,7 @@ fn a_content_that_fails_leaves_zeros_or_the_old_content() {
         let bytes = vec![1; 2 << 20];
         let mut content = Counted::new(&bytes, fails_after);
         assert!(!write_from(&fs, &new, 0, &mut content));
-        // The parts of a call are a megabyte; what a failed one wrote is undone.
+        // The parts of a call are a megabyte; the file loses what a failed one wrote.
         let size = fs.getattr(&new).size;
         assert!(size <= fails_after as u64, "{size} bytes after {fails_after}");
         let mut back = vec![9; 2 << 20];

@@ -125,8 +125,9 @@ pub trait BlockDevice: Send + Sync {
         None
     }
 
-    /// Lets `put` write `length` bytes at byte `offset`, to the range of [`BlockDevice::host_range`]
-    /// and perhaps without a copy. `None`, without a call of `put`, if the device has no such range.
+    /// Lets `put` write `length` bytes at byte `offset`, to the range of
+    /// [`BlockDevice::host_range`] and perhaps without a copy. `None`, without a call of `put`, if
+    /// the device has no such range.
     ///
     /// # Errors
     /// As [`BlockDevice::write_at`], and the error of `put`.

@@ -289,8 +289,8 @@ words! {
         several processors at once: auto (the default) if the kernel offers it, for which root \
         writes Y to /sys/module/fuse/parameters/enable_uring; on: or the mount fails"
         |o, v| read!(o.io_uring, io_uring(v));
-    "splice" "" "the content of large reads and writes passes between a raw image and the kernel by \
-        splice(2), and the server does not copy it (the default); not with io_uring"
+    "splice" "" "the content of large reads and writes passes between a raw image and the kernel \
+        by splice(2), and the server does not copy it (the default); not with io_uring"
         |o, _| set!(o.splice => true);
     "no_splice" "" "the server copies the content of each read and write"
         |o, _| set!(o.splice => false);

@@ -63,6 +63,7 @@ const COMMON: &[&str] = &[
     "openhash",
     "options",
     "prefetch",
+    "source",
     "sparse_array",
     "sync",
     "tunables",

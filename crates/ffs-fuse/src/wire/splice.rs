@@ -465,7 +465,7 @@ mod tests {
         assert!(back == content && piped.left() == 0);
         pipe.clear();
         assert!(matches!(pipe, SplicePipe::Open(_)));
-        // What is asked for beyond the content does not wait for more.
+        // A call for more than the content does not wait.
         receive(&mut pipe, &request(op::WRITE, &[1; 100_000]));
         let mut splice = Splice::new(device.as_fd(), &mut pipe, 2);
         assert!(splice.content().unwrap().take(&mut vec![0; 100_001]).is_err());

@@ -5,7 +5,8 @@
 //! error.
 //!
 //! `FFS_FUSE_TRANSPORT=io_uring` makes all requests pass over io_uring, `dev` over `/dev/fuse`, in
-//! mounts whose options do not decide it. Without it the server decides.
+//! mounts whose options do not decide it. Without it the server decides. `FFS_FUSE_OPTIONS` has
+//! more options for every mount, such as `writeback`.
 #![allow(dead_code, reason = "each program of tests uses a part")]
 
 use ffs_admin::fsck::quick_check;
@@ -191,7 +192,9 @@ pub(crate) fn serve(arguments: &[OsString]) -> i32 {
         Some(_) => "io_uring=off",
         None => "",
     };
-    request.options = match parse_options(&[words, way]) {
+    // Before those of the test, which override them.
+    let more = std::env::var("FFS_FUSE_OPTIONS").unwrap_or_default();
+    request.options = match parse_options(&[&more, words, way]) {
         Ok(o) => o,
         Err(e) => return fail(&e),
     };
