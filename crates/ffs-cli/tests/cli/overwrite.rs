@@ -211,7 +211,9 @@ fn a_running_program_is_replaced_with_force_only() {
     let image = d.image("a.img", "8m", &[]);
     ok(&["cp", d.file("f", b"new").as_str(), &format!("{image}:/f")]);
     let program = d.path("sleep");
-    fs::copy("/bin/sleep", &program).unwrap();
+    // By another process: a test that forks at this moment would keep the new program open.
+    let copied = Command::new("cp").arg("/bin/sleep").arg(&program).status().unwrap();
+    assert!(copied.success());
     let mut running = Command::new(&program).arg("600").stdin(Stdio::null()).spawn().unwrap();
     let (from, to) = (format!("{image}:/f"), program.to_str().unwrap());
     let stderr = fails(&["cp", &from, to], 1, "busy");
