@@ -137,6 +137,7 @@ counters! {
     frag_extends: "Fragment runs grown in place.",
     frag_moves: "Fragment runs moved to grow.",
     optim_switches: "Changes between time and space optimisation.",
+    blocks_in_place: "Blocks of files written past the buffer cache.",
     clusters_moved: "Clusters moved to a contiguous place.",
     snapshot_copies: "Blocks copied for snapshots before they were overwritten or freed in part.",
     snapshot_takeovers: "Freed blocks that snapshots took over.",

@@ -333,6 +333,62 @@ fn what_the_host_has_no_space_for_is_written_later() {
     fs.unmount().unwrap();
 }
 
+/// The older content of a block, which another thread may write at any time, does not replace the
+/// part of the new content that the device took.
+#[test]
+fn a_refused_write_over_dirty_blocks_has_the_new_content() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("disk.img");
+    image(&path, (Endian::Little, Format::Ufs2, 16384, 2048));
+    let fs = mount(&path, OrderingPolicy::SoftUpdates);
+    let (vnode, mut model) = (file(&fs, "f"), Vec::new());
+    for round in 0..100u8 {
+        for at in (0..500_000).step_by(20_000) {
+            write(&fs, &vnode, &mut model, at, &[round; 20_000]);
+        }
+        let bytes = vec![round ^ 0x80; 400_000];
+        std::thread::scope(|s| {
+            s.spawn(|| fs.fsync(&vnode).unwrap());
+            let space = 3000 * usize::from(round) + 1;
+            let mut content = Counted { space, ..Counted::new(&bytes, usize::MAX) };
+            assert!(write_from(&fs, &vnode, 0, &mut content));
+        });
+        model[..bytes.len()].copy_from_slice(&bytes);
+        agrees(&fs, &vnode, &model, 0, model.len());
+        fs.sync().unwrap();
+        agrees(&fs, &vnode, &model, 0, model.len());
+    }
+    fs.unmount().unwrap();
+}
+
+/// What a snapshot shows stays, also when large writes replace it.
+#[test]
+fn a_snapshot_keeps_what_large_writes_replace() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("disk.img");
+    image(&path, (Endian::Little, Format::Ufs2, 16384, 2048));
+    let fs = mount(&path, OrderingPolicy::SoftUpdates);
+    let vnode = file(&fs, "f");
+    write(&fs, &vnode, &mut Vec::new(), 0, &vec![1; 2 << 20]);
+    fs.sync().unwrap();
+    let before = fs.counters().blocks_in_place;
+    assert!(before > 0);
+    fs.snapshot(&Cred::root(), &fs.root().unwrap(), b"snap").unwrap();
+    write(&fs, &vnode, &mut Vec::new(), 0, &vec![2; 2 << 20]);
+    assert_eq!(fs.counters().blocks_in_place, before, "over what a snapshot shows");
+    fs.sync().unwrap();
+    let snapshot = file(&fs, "snap");
+    let mut bytes = vec![0; 1 << 20];
+    let mut kept = 0;
+    for at in (0..BYTES).step_by(bytes.len()) {
+        let n = fs.read(&snapshot, at, &mut bytes).unwrap();
+        kept += bytes[..n].chunks(16384).filter(|block| block.iter().all(|b| *b == 1)).count();
+    }
+    assert_eq!(kept, (2 << 20) / 16384);
+    fs.unmount().unwrap();
+    assert_eq!(quick_check(&path_device(&path)), []);
+}
+
 #[test]
 fn the_switch_turns_writes_in_place_off() {
     let home = tempfile::tempdir().unwrap();

@@ -159,11 +159,28 @@ fn workflow_and_recipes_name_the_same_tools() {
 }
 
 #[test]
+fn any_directory_can_have_an_installation() {
+    let script = repository::root().join("packaging/test-install");
+    let output = Command::new("sh").arg(script).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_image_for_containers_is_published_after_the_release() {
+    let release = read(".github/workflows/release.yml");
+    assert!(!release.contains("manifest push") && !release.contains("packages: write"));
+    let image = read(".github/workflows/image.yml");
+    assert!(image.contains("release:\n    types: [published]\n") && !image.contains("\n  push:"));
+    let (_, latest) = image.split_once("if [ \"$PRERELEASE\" = false ]").unwrap();
+    assert!(latest.contains(":latest") && image.matches(":latest").count() == 1);
+}
+
+#[test]
 fn scripts_pass_shellcheck() {
     if !have(&["shellcheck"]) {
         return;
     }
-    let scripts = ["install", "make", "smoke", "test-deb", "helper", "PKGBUILD"];
+    let scripts = ["install", "make", "smoke", "test-deb", "test-install", "helper", "PKGBUILD"];
     let mut command = Command::new("shellcheck");
     command.current_dir(repository::root().join("packaging")).args(scripts);
     let output = command.output().unwrap();

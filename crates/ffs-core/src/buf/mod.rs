@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`cache`] | [`BufCache`]: finding, filling, changing and dropping buffers |
 //! | [`writeback`] | writing buffers, flushing the device |
+//! | [`in_place`], [`put_content`] | writing file data from a source, past the buffers |
 //! | [`hooks`] | [`WriteHooks`], [`CopyOnWrite`]: ordering modes and snapshots in the write path |
 //! | [`state`] | which blocks are in memory; eviction |
 //! | [`block`], [`links`] | the table of blocks |
@@ -24,7 +25,8 @@
 //! # Invariants
 //! 1. A buffer has the newest state of its block. A write image is made under the buffer's lock,
 //!    passed to the ordering mode ([`WriteHooks`]), and then given its check hash. File data is
-//!    written from the buffer itself: nothing is rolled back in it.
+//!    written from the buffer itself: nothing is rolled back in it. The exception is a buffer of
+//!    [`BufCache::write_in_place`], whose content the device has alone until it is dropped.
 //! 2. A dirty buffer is never evicted. A failed write leaves it dirty, and the caller that waits
 //!    for the write (`sync`, `fsync`) gets the error. A dirty buffer is dropped only with its
 //!    block; it is not written after that, not even by a flush that had listed it before.
@@ -45,8 +47,10 @@ mod cache;
 mod dirty;
 mod file_lists;
 mod hooks;
+mod in_place;
 mod limits;
 mod links;
+mod put_content;
 mod queues;
 mod space;
 mod spare;
@@ -60,10 +64,10 @@ mod written;
 pub(crate) use cache::{BufCache, CacheParts};
 pub(crate) use dirty::Delays;
 pub(crate) use hooks::{CopyOnWrite, Disposition, WriteHooks, WriteResult, WriteStart};
+pub(crate) use in_place::NotPut;
 pub(crate) use limits::CacheLimits;
 pub(crate) use spare::NewContent;
 pub use stats::{CacheStats, ClassStats};
-pub(crate) use writeback::NotPut;
 pub(crate) use written::Written;
 
 use crate::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};

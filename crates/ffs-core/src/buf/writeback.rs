@@ -3,13 +3,13 @@
 //! Neighbouring blocks of file data are written together, as one *cluster*.
 
 use super::hooks::{WriteResult, WriteStart};
+use super::put_content::PutContent;
 use super::written::{WriteOutcome, Written};
 use super::{Buf, BufCache, BufData, BufKey, BufKind, BufRef, LOG};
 use crate::counters::{add, bump};
 use crate::error::{Error, Result};
-use crate::source::{WriteSource, unreadable};
 use crate::sync::{MutexGuard, RwLockReadGuard};
-use ffs_device::{Durability, HostRange};
+use ffs_device::Durability;
 use ffs_ondisk::{Cg, CgMut, FragNo};
 use std::io::IoSlice;
 use std::ops::{Range, RangeInclusive};
@@ -23,25 +23,15 @@ const BATCH: usize = 64;
 
 /// Until when a write waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum WaitFor {
+pub(super) enum WaitFor {
     /// Until the data are durable.
     Durable,
     /// Until the device has the data: a flush follows later.
     Accepted,
 }
 
-/// Where a content is that the device did not take as a whole.
-pub(crate) enum NotPut {
-    /// The first bytes are on the device, the others still in the source.
-    OnDevice(usize),
-    /// In the buffers.
-    InBuffers,
-    /// A part of it cannot be read from the source.
-    Unreadable(Error),
-}
-
 /// The bytes that a write sends to the device.
-enum WriteImage<'a> {
+pub(super) enum WriteImage<'a> {
     /// File data in the buffer itself; the guard prevents changes until the write is done.
     Borrowed(RwLockReadGuard<'a, BufData>),
     /// A copy of metadata, made at `version`.
@@ -49,10 +39,10 @@ enum WriteImage<'a> {
 }
 
 /// One buffer of a write in flight; dropping it lets other threads write the buffer.
-struct Member<'a> {
-    buf: &'a Buf,
-    image: WriteImage<'a>,
-    _io: MutexGuard<'a, ()>,
+pub(super) struct Member<'a> {
+    pub(super) buf: &'a Buf,
+    pub(super) image: WriteImage<'a>,
+    pub(super) _io: MutexGuard<'a, ()>,
 }
 
 impl Member<'_> {
@@ -212,60 +202,9 @@ impl BufCache {
         handled.max(1)
     }
 
-    /// Writes the next content of `source`, instead of that of the buffers, to the blocks of
-    /// `bufs`, which have file data and follow each other on the device. Returns how many of the
-    /// first blocks were written: less than all if a write of one is in flight or held. The caller
-    /// keeps readers away until it has dropped the buffers of the blocks that were written.
-    ///
-    /// # Errors
-    /// Where the content is that the device did not take.
-    pub(crate) fn write_in_place(
-        &self,
-        bufs: &[&Buf],
-        source: &mut dyn WriteSource,
-    ) -> std::result::Result<usize, NotPut> {
-        let put = self.dev.host_range(0, 1).is_some();
-        if !put {
-            for buf in bufs {
-                let taken = source.take(&mut buf.write().bytes);
-                taken.map_err(|e| NotPut::Unreadable(unreadable(0, e)))?;
-            }
-        }
-        let mut members: Vec<Member<'_>> = Vec::with_capacity(bufs.len());
-        for buf in bufs {
-            // As in a cluster: only the first lock may be waited for.
-            let io = if members.is_empty() { Some(buf.io.lock()) } else { buf.io.try_lock() };
-            let Some(io) = io.filter(|_| !self.is_held(buf)) else { break };
-            let image = WriteImage::Borrowed(buf.data.read());
-            members.push(Member { buf, image, _io: io });
-        }
-        let (n, left) = (members.len(), source.left());
-        let written = match (n, put) {
-            (0, _) => Ok(WriteOutcome::Clean),
-            (_, true) => self.write_members(members, WaitFor::Accepted, Some(&mut *source)),
-            (_, false) => self.write_members(members, WaitFor::Accepted, None),
-        };
-        match (written, put) {
-            // The buffers that were not written have their content, too.
-            (_, false) if n < bufs.len() => Err(NotPut::InBuffers),
-            (Ok(_), _) => Ok(n),
-            (Err(_), false) => Err(NotPut::InBuffers),
-            (Err(_), true) => Err(NotPut::OnDevice(left.saturating_sub(source.left()))),
-        }
-    }
-
-    /// Writes `length` bytes of `source` at byte `start` of the device.
-    fn put(&self, start: u64, length: usize, source: &mut dyn WriteSource) -> Result<()> {
-        let mut put = |range: HostRange<'_>| source.put(range);
-        match self.dev.write_in_place(start, length as u64, &mut put) {
-            Some(done) => Ok(done?),
-            None => Err(Error::Invalid("the device cannot be written in place")),
-        }
-    }
-
     /// Whether the ordering mode postpones the write of a buffer with file data. If not, the write
     /// must follow.
-    fn is_held(&self, buf: &Buf) -> bool {
+    pub(super) fn is_held(&self, buf: &Buf) -> bool {
         self.hooks.start_write(buf.key, buf.kind, None) == WriteStart::Held
     }
 
@@ -306,12 +245,12 @@ impl BufCache {
     }
 
     /// Writes `members`, which are adjacent on the device, and notifies the ordering mode. With
-    /// `source` their content comes from there.
-    fn write_members(
+    /// `content` that is written.
+    pub(super) fn write_members(
         &self,
         members: Vec<Member<'_>>,
         wait: WaitFor,
-        source: Option<&mut dyn WriteSource>,
+        content: Option<&mut PutContent<'_>>,
     ) -> Result<WriteOutcome> {
         let start = members.first().map_or(0, |first| self.g.frag_to_byte(first.addr()));
         let slices: Vec<IoSlice<'_>> = members.iter().map(|m| IoSlice::new(m.bytes())).collect();
@@ -321,8 +260,8 @@ impl BufCache {
             false => Ok(()),
         };
         let result = recorded.and_then(|()| self.keep_old(&members, total)).and_then(|()| {
-            if let Some(source) = source {
-                return self.put(start, total, source);
+            if let Some(content) = content {
+                return content.put(&*self.dev, start, total);
             }
             Ok(match (wait, slices.as_slice()) {
                 (WaitFor::Durable, all) => self.dev.write_durable_vectored_at(start, all),

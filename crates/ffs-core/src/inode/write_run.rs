@@ -20,6 +20,7 @@ use super::write::Stopped;
 use super::{BufFill, Granted, LockedInode};
 use crate::alloc::Reserve;
 use crate::buf::{BufKind, Disposition, NotPut};
+use crate::counters::add;
 use crate::error::{Error, Result};
 use crate::source::{WriteSource, unreadable};
 use crate::tunables::WriteInPlace;
@@ -36,23 +37,26 @@ struct RunBlock {
     granted: Granted,
 }
 
-/// What is already known of the content of blocks.
-#[derive(Clone, Copy)]
+/// What is at hand of the content of blocks, besides what the source has.
 enum AtHand {
     Nothing,
-    /// The first bytes are on the device.
-    OnDevice(usize),
+    /// The first bytes.
+    Bytes(Vec<u8>),
     /// The buffers of the first blocks have their content.
     InBuffers(usize),
 }
 
 impl AtHand {
-    /// What is known of the content of block `k`, counted from 0, of `bsize` bytes.
-    fn of_block(self, k: usize, bsize: usize) -> AtHand {
+    /// The first bytes of block `k`, counted from 0, of `bsize` bytes. `None` if its buffer has its
+    /// content.
+    fn of_block(&self, k: usize, bsize: usize) -> Option<&[u8]> {
         match self {
-            AtHand::OnDevice(n) if n > k * bsize => AtHand::OnDevice((n - k * bsize).min(bsize)),
-            AtHand::InBuffers(n) if n > k => self,
-            _ => AtHand::Nothing,
+            AtHand::Nothing => Some(&[]),
+            AtHand::Bytes(bytes) => {
+                let rest = bytes.get(k * bsize..).unwrap_or(&[]);
+                Some(rest.get(..bsize).unwrap_or(rest))
+            }
+            AtHand::InBuffers(n) => (k >= *n).then_some(&[]),
         }
     }
 }
@@ -75,6 +79,10 @@ impl<'a> LockedInode<'a> {
         let blocks = len / g.bsize as usize;
         let whole = g.blkoff(pos) == 0 && self.data.buf_kind() == BufKind::Data;
         if !whole || !self.is_put(blocks) {
+            return 0;
+        }
+        // The cache copies for a snapshot with few flushes; each run would need its own.
+        if self.ump.snapshots.is_active() && pos < self.data.d.size {
             return 0;
         }
         // The first block of an indirect block is elsewhere, and its cluster is another one.
@@ -109,7 +117,7 @@ impl<'a> LockedInode<'a> {
         let (mut done, at_hand, mut failed) =
             match self.put_blocks(&mut run, in_place, last, source) {
                 Ok(put) => (put, AtHand::Nothing, None),
-                Err(NotPut::OnDevice(bytes)) => (0, AtHand::OnDevice(bytes), None),
+                Err(NotPut::Returned(bytes)) => (0, AtHand::Bytes(bytes), None),
                 Err(NotPut::InBuffers) => (0, AtHand::InBuffers(in_place), None),
                 Err(NotPut::Unreadable(error)) => (0, AtHand::Nothing, Some(error)),
             };
@@ -185,6 +193,7 @@ impl<'a> LockedInode<'a> {
         let blocks = run.get(..n).unwrap_or(&[]);
         let bufs: Vec<_> = blocks.iter().map(|block| &*block.granted.buf).collect();
         let put = self.ump.cache.write_in_place(&bufs, source)?;
+        add(&self.ump.cache.counters.blocks_in_place, put as u64);
         // Without the references, so that the cache gets the memory of the buffers back.
         let written: Vec<_> = run.drain(..put).map(|block| (block.lbn, block.at)).collect();
         if let (Some((first, _)), Some((last, _))) = (written.first(), written.last()) {
@@ -197,32 +206,26 @@ impl<'a> LockedInode<'a> {
         Ok(put)
     }
 
-    /// Writes the content of a block into its buffer: first what is at hand, then from `source`.
+    /// Writes the content of a block into its buffer: `first`, then what `source` has. With `None`
+    /// the buffer has the content already.
     fn fill_block(
         &self,
         block: &RunBlock,
-        at_hand: AtHand,
+        first: Option<&[u8]>,
         source: &mut dyn WriteSource,
     ) -> Result<()> {
-        let bytes = self.g().bsize as usize;
-        let filled = {
+        if let Some(first) = first {
             let mut data = block.granted.buf.write();
-            let filled = match at_hand {
-                AtHand::InBuffers(_) => Ok(()),
-                AtHand::Nothing => source.take(&mut data.bytes).map_err(|e| unreadable(bytes, e)),
-                AtHand::OnDevice(n) => {
-                    let (before, after) = data.bytes.split_at_mut(n);
-                    let read = self.view().read_device(block.at, before);
-                    read.and_then(|()| source.take(after).map_err(|e| unreadable(bytes, e)))
-                }
-            };
-            if filled.is_err() {
-                data.bytes.fill(0);
+            let (before, after) = data.bytes.split_at_mut(first.len());
+            before.copy_from_slice(first);
+            let (length, taken) = (after.len(), source.take(after));
+            drop(data);
+            if let Err(e) = taken {
+                self.abandon_block(block);
+                return Err(unreadable(length, e));
             }
-            filled
-        };
-        self.ump.cache.apply(&block.granted.buf, block.granted.then)?;
-        filled
+        }
+        self.ump.cache.apply(&block.granted.buf, block.granted.then)
     }
 
     /// Gives up a block whose content does not come. A new one gets zeros; another one keeps its

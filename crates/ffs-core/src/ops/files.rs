@@ -101,8 +101,14 @@ impl Ffs {
             self.retry_after_reclaim(|| self.write_once(cred, file, offset, source, mode))?;
         if source.left() > 0 && self.reclaim() {
             let at = offset.saturating_add(done as u64);
-            // The bytes already written count, even if the rest fails.
-            done += self.write_once(cred, file, at, source, mode).unwrap_or(0);
+            let left = source.left();
+            match self.write_once(cred, file, at, source, mode) {
+                Ok(more) => done += more,
+                // What it took is lost, so that the caller cannot go on behind `done`.
+                Err(e) if source.left() != left => return Err(e),
+                // The bytes already written count.
+                Err(_) => {}
+            }
         }
         if mode.sync {
             self.fsync(file)?;

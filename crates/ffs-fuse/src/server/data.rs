@@ -162,6 +162,9 @@ impl Server {
         // The kernel takes a short reply to a cached write as success and drops the rest. The error
         // that made the write short must reach the fsync, so the rest is tried.
         while cached && n < size {
+            if content.left() != size - n {
+                return Err(Errno::IO);
+            }
             n += match self.fs.write_from(&cred, &file, offset + n as u64, content, mode)? {
                 0 => return Err(Errno::IO),
                 more => more,

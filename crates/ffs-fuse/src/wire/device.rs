@@ -84,8 +84,9 @@ impl Received {
         use rustix::io::Errno;
         match result {
             Ok(n) => Ok(Received::Request(n)),
-            // ENOENT: the caller was interrupted before the request was read.
-            Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => Ok(Received::Again),
+            // ENOENT: the caller was interrupted before the request was read. ENOMEM: it got the
+            // error.
+            Err(Errno::INTR | Errno::AGAIN | Errno::NOENT | Errno::NOMEM) => Ok(Received::Again),
             Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Received::Unmounted),
             Err(e) => Err(e.into()),
         }

@@ -82,7 +82,8 @@ impl Ends {
         let length = rustix::pipe::splice(device, None, &self.writer, None, buf.len(), flags)
             .map_err(ReceiveError::Device)?;
         let lost = |_| ReceiveError::Lost;
-        let start = length.min(WRITE_START);
+        let large = WRITE_START as u64 + ffs_core::Ffs::LEAST_IN_PLACE;
+        let start = if length as u64 >= large { WRITE_START } else { length };
         self.read(buf.get_mut(..start).unwrap_or(&mut [])).map_err(lost)?;
         let opcode = buf.get(4..8).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
         let rest = length - start;
@@ -137,7 +138,7 @@ impl Ends {
         let mut rest = &bytes[..];
         let written = HostRange { offset: at, length: left as u64, ..range }.write(&mut rest);
         self.content += rest.len();
-        self.held = rest.to_vec();
+        self.held.splice(..0, rest.iter().copied());
         written
     }
 
@@ -234,7 +235,7 @@ impl SplicePipe {
             Err(ReceiveError::Device(e)) => Err(e),
             Err(ReceiveError::Lost) => {
                 *self = SplicePipe::Closed;
-                // The session ends: its client would wait for ever.
+                // The worker ends with this error.
                 Err(Errno::IO)
             }
         }
@@ -465,6 +466,16 @@ mod tests {
         assert!(back == content && piped.left() == 0);
         pipe.clear();
         assert!(matches!(pipe, SplicePipe::Open(_)));
+        // In parts: a second refusal keeps the order.
+        receive(&mut pipe, &request(op::WRITE, &content));
+        let mut splice = Splice::new(device.as_fd(), &mut pipe, 1);
+        let mut piped = splice.content().unwrap();
+        for length in [70_000, 10_000] {
+            let range = HostRange { file: full.as_fd(), offset: 0, length };
+            assert!(piped.put(range).is_err());
+        }
+        piped.take(&mut back).unwrap();
+        assert!(back == content);
         // A call for more than the content does not wait.
         receive(&mut pipe, &request(op::WRITE, &[1; 100_000]));
         let mut splice = Splice::new(device.as_fd(), &mut pipe, 2);

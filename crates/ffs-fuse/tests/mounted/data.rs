@@ -103,6 +103,8 @@ fn large_writes_need_one_copy() {
         let piped = value(&m, "vfs.fusefs.writes_spliced").parse::<u64>().unwrap() > 0;
         let expected = options != "no_splice" && value(&m, "vfs.ffs.transport") == "dev";
         assert_eq!(piped, expected, "{options}");
+        let in_place = value(&m, "vfs.ffs.blocks_in_place").parse::<u64>().unwrap() > 0;
+        assert_eq!(in_place, options != "write_in_place=off", "{options}");
         // A full volume: the file has as many bytes as the calls returned, and the mount goes on.
         let (mut full, block) = (m.create("full"), pattern(9, 1 << 20));
         let mut written = 0;

@@ -3,10 +3,13 @@
 //!
 //! **Model.** Real threads run one at a time. The time that a thread works between two locks is
 //! measured, and passes on its virtual processor. The thread whose processor is furthest behind
-//! runs next, so that locks are taken in the order of virtual time. A thread whose lock is held
-//! waits until the holder's processor has released it. A lock that another processor had last
-//! costs [`TRANSFER`] more: its cache line moves. Not in the model: other shared cache lines, the
-//! bandwidth of memory, and more than one waiter that spins.
+//! runs next, so that locks are taken in the order of virtual time. A lock that another processor
+//! had last costs [`TRANSFER`] more: its cache line moves.
+//!
+//! **Limits.** A step is before a lock is taken; a release is none. So a lock is found held only if
+//! its holder takes another one meanwhile, and the gain by more processors is an upper bound: waits
+//! for a lock under which no other is taken are missing, and others are too short. Other shared
+//! cache lines and the bandwidth of memory are not in the model either.
 //!
 //! # Invariants
 //! 1. Between two steps exactly one thread runs.
@@ -46,11 +49,11 @@ pub struct SimulatedRow {
     pub locks: f64,
     /// Those of them that another processor had last.
     pub transfers: f64,
-    /// The locks that were waited for, the longest wait first.
+    /// The locks that were found held, the longest wait first.
     pub waits: Vec<LockWait>,
 }
 
-/// The time that threads waited for locks of a kind.
+/// The time that threads waited for locks of a kind, as far as the model has it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LockWait {
     /// The type of the lock.

@@ -38,7 +38,7 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Simulate as many processors, one for each thread, and show the locks that are waited for
+    /// Simulate as many processors, one for each thread: an upper bound, and the locks that move
     ///
     /// The threads run one at a time. The time that each works between two locks is measured, and a
     /// lock that another processor had last costs 60 ns more. Only for `core`.
@@ -133,7 +133,9 @@ mod simulated {
     pub(super) fn run(request: &ThreadsRequest, json: bool) -> Outcome {
         let mut out = output::stdout();
         for target in &request.targets {
-            let mut bar = Bar::new(request.operations() / u64::from(request.rounds));
+            let targets = request.targets.len() as u64;
+            let all = request.operations() / (u64::from(request.rounds) * targets);
+            let mut bar = Bar::new(all);
             let (threads, context) = (&request.threads, context(2002));
             let rows = simulate::run(target, &context, threads, request.files, &mut bar)?;
             drop(bar);
@@ -174,9 +176,9 @@ mod simulated {
         writeln!(out, "{}", output::table(table, &[2, 3, 4, 5]))?;
         writeln!(
             out,
-            "locks: taken for an operation; moved: of them, those that another processor"
+            "times: an upper bound; locks: taken for an operation; moved: of them, those"
         )?;
-        writeln!(out, "had last; waits for: share of the time of all processors")?;
+        writeln!(out, "that another processor had last; waits for: share of all processors' time")?;
         Ok(())
     }
 }
