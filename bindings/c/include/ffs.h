@@ -21,8 +21,24 @@
  * returned, and the caller gets none to memory of the library, except handles and the text of
  * ffs_version().
  *
- * Threads. All functions may be called at the same time with the same handle, except those that
- * give a handle back. The last failure of a handle is that of any thread.
+ * Threads. A handle may be used by several threads at the same time:
+ *
+ *   ffs_free(), ffs_file_close(), ffs_dir_close()  No other call with this handle may run at the
+ *       same time, and none may follow. A file or directory may be used and given back while its
+ *       volume is closed or given back, and after that.
+ *   ffs_open(), ffs_close()  Safe. They exclude each other, and all calls that begin with the same
+ *       handle wait for them.
+ *   ffs_errno(), ffs_message(), ffs_file_message(), ffs_dir_message()  Safe. The last failure of a
+ *       handle is that of any thread; the result of a function is that of its own call.
+ *   ffs_readdir()  Safe. Each entry is returned to one thread.
+ *   All others  Safe. Operations on a volume are atomic towards each other; a larger
+ *       ffs_file_pread(), ffs_file_pwrite(), ffs_copy_in() or ffs_copy_out(), ffs_mkdir() and
+ *       ffs_mkdir_all() consist of several.
+ *   ffs_new(), ffs_version()  Safe.
+ *
+ * Processes. A handle belongs to the process that made it. In a child of fork(2) every call with it
+ * fails with -EBADF and a message, and to give it back leaves the image as it is. The child makes
+ * handles of its own. Until it ends or calls execve(2) it keeps the image of the parent locked.
  *
  * Text. Paths are NUL-terminated bytes. They begin at the root of the volume, with or without '/'.
  */
@@ -40,7 +56,7 @@
 // Create the file if it does not exist.
 #define FFS_CREATE 8
 
-// With FFS_CREATE: fail if it exists.
+// With FFS_CREATE: fail if it exists. Without FFS_CREATE an error, -EINVAL.
 #define FFS_EXCLUSIVE 16
 
 // Truncate an existing file to 0 bytes.
@@ -277,9 +293,10 @@ const char *ffs_version(void);
 // A new handle, for ffs_open(). Never NULL. Give it back with ffs_free().
 struct ffs_volume *ffs_new(void);
 
-// Gives a handle back, and closes its volume if that is open. Errors are lost: call ffs_close()
-// first. NULL is ignored.
-void ffs_free(struct ffs_volume *volume);
+// Gives a handle back, and closes its volume if that is open. Returns 0, or -errno if closing
+// failed; the handle is given back in each case. Call ffs_close() first to get the message, or to
+// try again. Files that are still open can only be read. NULL is ignored.
+int ffs_free(struct ffs_volume *volume);
 
 // The errno of the last failure of the handle; 0 if nothing has failed.
 int ffs_errno(const struct ffs_volume *volume);
@@ -293,7 +310,9 @@ size_t ffs_message(const struct ffs_volume *volume, char *buf, size_t size);
 int ffs_open(const struct ffs_volume *volume, const char *image, uint32_t flags);
 
 // Writes everything, marks the volume clean and closes it. After an error it stays open. Close its
-// files and directories first: they keep the image open and locked.
+// files and directories first: they keep the image open and locked, and can only be read then.
+// Calls with the same handle wait meanwhile, and fail with -EBADF afterwards; those that had begun
+// end first, or fail with -EROFS if they are changes that come too late.
 int ffs_close(const struct ffs_volume *volume);
 
 // Makes all changes durable.

@@ -42,10 +42,13 @@ pub unsafe extern "C" fn ffs_file_open(
                 return Err(error(libc::EINVAL, "unknown flags of ffs_file_open"));
             }
             let on = |flag| flags & flag != 0;
+            if on(FFS_EXCLUSIVE) && !on(FFS_CREATE) {
+                return Err(error(libc::EINVAL, "FFS_EXCLUSIVE needs FFS_CREATE"));
+            }
             let mut options = bsdffs::OpenOptions::new();
             options.read(on(FFS_READ)).write(on(FFS_WRITE)).append(on(FFS_APPEND));
             options.truncate(on(FFS_TRUNCATE)).create(on(FFS_CREATE));
-            options.create_new(on(FFS_CREATE) && on(FFS_EXCLUSIVE)).mode(mode);
+            options.create_new(on(FFS_EXCLUSIVE)).mode(mode);
             let file = options.open(&volume.get()?, pointer::path(path)?)?;
             let handle = Box::new(ffs_file { file, last_error: LastError::default() });
             pointer::put(out, Box::into_raw(handle))

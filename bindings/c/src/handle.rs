@@ -9,22 +9,49 @@ use libc::{c_char, c_int};
 
 use crate::pointer;
 
-/// The last failure of a handle.
-#[derive(Default)]
-pub(crate) struct LastError(Mutex<(c_int, String)>);
+/// The errno and the message of every call in another process.
+const INHERITED: (c_int, &str) =
+    (libc::EBADF, "this volume was opened by another process; open it again here");
+
+/// The process that made a handle, and the last failure there.
+///
+/// A child of fork has a copy of the handle, and of its locks, which threads of the parent may have
+/// held. There every call fails, and takes no lock.
+pub(crate) struct LastError {
+    process: u32,
+    last: Mutex<(c_int, String)>,
+}
+
+impl Default for LastError {
+    fn default() -> LastError {
+        LastError { process: std::process::id(), last: Mutex::default() }
+    }
+}
 
 impl LastError {
+    /// Whether this process has inherited the handle.
+    fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     fn set(&self, errno: c_int, text: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (errno, text);
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = (errno, text);
     }
 
     pub(crate) fn errno(&self) -> c_int {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0
+        if self.is_inherited() {
+            return INHERITED.0;
+        }
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Copies the message into a buffer of the caller, as [`pointer::put_text`].
     pub(crate) unsafe fn copy(&self, buf: *mut c_char, size: usize) -> usize {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_inherited() {
+            // SAFETY: the contract of the caller.
+            return unsafe { pointer::put_text(INHERITED.1.as_bytes(), buf, size) };
+        }
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the contract of the caller.
         unsafe { pointer::put_text(last.1.as_bytes(), buf, size) }
     }
@@ -70,6 +97,9 @@ pub(crate) unsafe fn call<H: Handle>(
     let Some(handle) = (unsafe { handle.as_ref() }) else {
         return -i64::from(libc::EINVAL);
     };
+    if handle.last_error().is_inherited() {
+        return -i64::from(INHERITED.0);
+    }
     // A panic leaves no handle in a wrong state: the core repairs its locks, and what is here is
     // replaced as a whole.
     let done = catch_unwind(AssertUnwindSafe(|| work(handle)));
@@ -105,12 +135,17 @@ pub(crate) unsafe fn call_unit<H: Handle>(
 }
 
 /// Gives a handle back. A panic while it is dropped ends here.
-pub(crate) unsafe fn give_back<H>(handle: *mut H) {
+pub(crate) unsafe fn give_back<H: Handle>(handle: *mut H) {
     if handle.is_null() {
         return;
     }
     // SAFETY: `Box::into_raw` made the pointer, and the caller gives it back once.
     let owned = unsafe { Box::from_raw(handle) };
+    if owned.last_error().is_inherited() {
+        // To drop it would unmount the volume, and so write to the image of the parent.
+        std::mem::forget(owned);
+        return;
+    }
     // Nothing is left that could report a failure.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(owned)));
 }

@@ -12,7 +12,7 @@ pub const FFS_WRITE: u32 = 2;
 pub const FFS_APPEND: u32 = 4;
 /// Create the file if it does not exist.
 pub const FFS_CREATE: u32 = 8;
-/// With FFS_CREATE: fail if it exists.
+/// With FFS_CREATE: fail if it exists. Without FFS_CREATE an error, -EINVAL.
 pub const FFS_EXCLUSIVE: u32 = 16;
 /// Truncate an existing file to 0 bytes.
 pub const FFS_TRUNCATE: u32 = 32;

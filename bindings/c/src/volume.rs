@@ -33,8 +33,23 @@ impl ffs_volume {
     /// The open volume.
     pub(crate) fn get(&self) -> io::Result<bsdffs::Volume> {
         let volume = self.volume.read().unwrap_or_else(PoisonError::into_inner).clone();
-        volume.ok_or_else(|| error(libc::EBADF, "no image is open; call ffs_open first"))
+        volume.ok_or_else(no_image)
     }
+
+    /// Closes the volume if one is open, and returns whether one was. The lock is held meanwhile:
+    /// without it another thread could close the volume and open another, which this one would drop
+    /// without an error to return.
+    fn close(&self) -> io::Result<bool> {
+        let mut place = self.volume.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(volume) = place.clone() else { return Ok(false) };
+        volume.close()?;
+        *place = None;
+        Ok(true)
+    }
+}
+
+fn no_image() -> io::Error {
+    error(libc::EBADF, "no image is open; call ffs_open first")
 }
 
 /// The version of the library, as "0.1.0". It is never freed.
@@ -50,12 +65,20 @@ pub extern "C" fn ffs_new() -> *mut ffs_volume {
     Box::into_raw(Box::default())
 }
 
-/// Gives a handle back, and closes its volume if that is open. Errors are lost: call ffs_close()
-/// first. NULL is ignored.
+/// Gives a handle back, and closes its volume if that is open. Returns 0, or -errno if closing
+/// failed; the handle is given back in each case. Call ffs_close() first to get the message, or to
+/// try again. Files that are still open can only be read. NULL is ignored.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ffs_free(volume: *mut ffs_volume) {
-    // SAFETY: the contract of the caller.
-    unsafe { give_back(volume) }
+pub unsafe extern "C" fn ffs_free(volume: *mut ffs_volume) -> c_int {
+    if volume.is_null() {
+        return 0;
+    }
+    // SAFETY: the contract of the caller. The handle is not used after it was given back.
+    unsafe {
+        let closed = call_unit(volume.cast_const(), |volume| volume.close().map(|_| ()));
+        give_back(volume);
+        closed
+    }
 }
 
 /// The errno of the last failure of the handle; 0 if nothing has failed.
@@ -104,15 +127,16 @@ pub unsafe extern "C" fn ffs_open(
 }
 
 /// Writes everything, marks the volume clean and closes it. After an error it stays open. Close its
-/// files and directories first: they keep the image open and locked.
+/// files and directories first: they keep the image open and locked, and can only be read then.
+/// Calls with the same handle wait meanwhile, and fail with -EBADF afterwards; those that had begun
+/// end first, or fail with -EROFS if they are changes that come too late.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ffs_close(volume: *const ffs_volume) -> c_int {
     // SAFETY: the contract of the caller.
     unsafe {
-        call_unit(volume, |volume| {
-            volume.get()?.close()?;
-            drop(volume.volume.write().unwrap_or_else(PoisonError::into_inner).take());
-            Ok(())
+        call_unit(volume, |volume| match volume.close()? {
+            true => Ok(()),
+            false => Err(no_image()),
         })
     }
 }

@@ -50,7 +50,7 @@ null_pointers(void)
 	CHECK(ffs_readdir(NULL, NULL) == -EINVAL);
 	CHECK(ffs_dir_message(NULL, buf, sizeof(buf)) == 0);
 	CHECK(ffs_file_message(NULL, buf, sizeof(buf)) == 0);
-	ffs_free(NULL);
+	CHECK(ffs_free(NULL) == 0);
 	ffs_dir_close(NULL);
 	ffs_file_close(NULL);
 }
@@ -163,6 +163,8 @@ files(void)
 	CHECK(ffs_file_open(volume, "/a/f", flags, 0600, NULL) == -EINVAL);
 	CHECK(ffs_file_open(volume, "/a/f", FFS_READ, 0, &file) == -ENOENT);
 	CHECK(ffs_file_open(volume, "/a/f", 1u << 30, 0, &file) == -EINVAL);
+	CHECK(ffs_file_open(volume, "/a/f", FFS_WRITE | FFS_EXCLUSIVE, 0, &file) == -EINVAL);
+	failed(EINVAL);
 	CHECK(ffs_file_open(volume, "/a/f", flags, 0600, &file) == 0);
 	CHECK(ffs_file_pwrite(file, "hello", 5, 100) == 5);
 	CHECK(ffs_file_pwrite(file, NULL, 5, 0) == -EINVAL);
@@ -251,8 +253,7 @@ main(int argc, char **argv)
 	CHECK(ffs_fsck(volume, image, FFS_CHECK) == 0);
 	CHECK(ffs_open(volume, image, FFS_READ) == 0);
 	CHECK(ffs_mkdir(volume, "/x", 0755) == -EROFS);
-	ffs_free(volume);
-	ffs_free(other);
+	CHECK(ffs_free(volume) == 0 && ffs_free(other) == 0);
 	puts("ok");
 	return 0;
 }

@@ -1,5 +1,6 @@
-//! Programs in C that use the library: `examples/ls.c`, and `tests/api.c`, which calls everything.
-//! Both are linked with the shared and with the static library. Skipped without a C compiler.
+//! Programs in C that use the library: `examples/ls.c`; `tests/api.c`, which calls everything; and
+//! `tests/closing.c`, in which volumes end. All are linked with the shared and with the static
+//! library. Skipped without a C compiler.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::env;
@@ -82,15 +83,30 @@ fn programs_in_c_use_the_library() {
         let missing = run(&ls, &[image.as_os_str(), OsStr::new("/none")]);
         assert_eq!(missing.status.code(), Some(1));
         assert_eq!(text(&missing.stderr), "ls: /none: no such file or directory\n");
+    }
+}
 
-        let api = dir.path().join(format!("api-{link_static}"));
-        compile(&cc, &root().join("tests/api.c"), &api, link_static);
-        let folder = dir.path().join(format!("work-{link_static}"));
-        std::fs::create_dir(&folder).unwrap();
-        let done = run(&api, &[folder.as_os_str()]);
+/// Compiles and runs a program of `tests/`, with both libraries.
+fn passes(name: &str) {
+    let Some(cc) = compiler() else { return };
+    for link_static in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join(name);
+        compile(&cc, &root().join(format!("tests/{name}.c")), &program, link_static);
+        let done = run(&program, &[dir.path().as_os_str()]);
         assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
         assert_eq!(text(&done.stdout), "ok\n");
     }
+}
+
+#[test]
+fn every_function_succeeds_and_refuses_wrong_arguments() {
+    passes("api");
+}
+
+#[test]
+fn volumes_end_as_the_header_describes() {
+    passes("closing");
 }
 
 #[test]
@@ -116,4 +132,46 @@ fn the_example_of_the_guide_prints_a_file() {
     volume.write("/etc/motd", "Welcome\n").unwrap();
     volume.close().unwrap();
     cat("Welcome\n");
+}
+
+/// A folder whose name has what sed, shells and pkg-config treat specially.
+#[test]
+fn an_installation_is_found_by_pkg_config() {
+    let Some(cc) = compiler() else { return };
+    if Command::new("pkg-config").arg("--version").output().is_err() {
+        eprintln!("skipped: no pkg-config");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // In place of a build: the libraries of this one, and a cargo that does nothing.
+    let (bin, target) = (dir.path().join("bin"), dir.path().join("target"));
+    std::fs::create_dir_all(target.join("debug")).unwrap();
+    std::fs::create_dir(&bin).unwrap();
+    for library in ["libffs.so", "libffs.a"] {
+        std::fs::hard_link(libraries().join(library), target.join("debug").join(library))
+            .or_else(|_| {
+                let to = target.join("debug").join(library);
+                std::fs::copy(libraries().join(library), to).map(|_| ())
+            })
+            .unwrap();
+    }
+    std::os::unix::fs::symlink("/bin/true", bin.join("cargo")).unwrap();
+    let path = format!("{}:{}", bin.display(), env::var("PATH").unwrap());
+    for name in ["plain", "a b&c|d", r"back\1slash"] {
+        let prefix = dir.path().join(name);
+        let mut install = Command::new(root().join("install"));
+        install.arg(&prefix).env("PATH", &path).env("FFS_PROFILE", "dev");
+        let done = install.env("CARGO_TARGET_DIR", &target).output().unwrap();
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        let program = prefix.join("ls");
+        // A shell reads what pkg-config prints, as a Makefile does.
+        let line = r#"eval "$CC" '"$SOURCE"' -o '"$PROGRAM"' "$(pkg-config --cflags --libs ffs)""#;
+        let mut build = Command::new("sh");
+        build.args(["-c", line]).env("CC", &cc).env("PROGRAM", &program);
+        build.env("SOURCE", root().join("examples/ls.c"));
+        build.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+        let done = build.output().unwrap();
+        assert!(done.status.success(), "{name}: {}", text(&done.stderr));
+        assert!(program.is_file());
+    }
 }

@@ -191,12 +191,14 @@ class Volume(_ffs.Volume):
             raise ValueError("the volume is closed")
         return self
 
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
+    def __exit__(self, kind: object = None, *_exception: object) -> None:
+        # A child of fork that ends by an exception, such as SystemExit, has nothing to close.
+        if kind is None or not self._inherited:
+            self.close()
 
     def __del__(self) -> None:
         try:
-            unclosed = not self.closed and self.mode == "r+"
+            unclosed = not self.closed and self.mode == "r+" and not self._inherited
         except AttributeError:
             return
         if unclosed:
@@ -214,6 +216,9 @@ class Volume(_ffs.Volume):
         """
         if self.closed:
             return
+        if self._inherited:
+            # Raises. A thread of the parent may have held the lock below.
+            super().close()
         with self._lock:
             streams = list(self._streams)
         failure: OSError | None = None

@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyMemoryView, PySlice};
 use crate::error::os_error;
 use crate::path::FsPath;
 use crate::stat::Stat;
-use crate::state::Slot;
+use crate::state::{Release, Slot};
 
 /// Bytes that one step of a read moves. A larger read makes several steps, so its memory is
 /// bounded for every length that a caller gives.
@@ -40,7 +40,7 @@ impl File {
         py: Python<'_>,
         work: impl FnOnce(&mut bsdffs::File) -> io::Result<T> + Send,
     ) -> PyResult<T> {
-        let done = py.detach(|| self.slot.lock().as_mut().map(work));
+        let done = py.detach(|| Ok::<_, PyErr>(self.slot.lock()?.as_mut().map(work)))?;
         done.ok_or_else(closed)?.map_err(|error| os_error(py, &error, &[&self.path]))
     }
 }
@@ -77,11 +77,11 @@ pub(crate) fn read_to_end(file: &mut bsdffs::File) -> io::Result<Vec<u8>> {
 impl File {
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.slot.lock().is_none())
+        py.detach(|| self.slot.is_empty())
     }
 
     fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(self.slot.lock().take()));
+        py.detach(|| self.slot.release());
     }
 
     /// Reads into a view of bytes until it is full or the file ends.

@@ -8,17 +8,20 @@
 //!    every further use raises `ValueError`.
 //! 3. An error of a volume becomes an `OSError` with errno, text and the path that the caller gave.
 //! 4. A size from an image never decides alone how much memory is allocated without a check.
+//! 5. Another process than the one that opened a volume takes no lock of it, and writes nothing.
 //!
 //! | module | content |
 //! | --- | --- |
 //! | `path` | paths from Python, and back |
 //! | `error` | errors |
+//! | `process` | the process that a volume belongs to |
 //! | `state` | a volume that can be closed under its users |
 //! | `stat` | attributes of files and volumes |
 //! | `volume` | the class `Volume` |
 //! | `trees` | copies of trees |
 //! | `file` | open files |
 //! | `listing` | directories |
+//! | `waiting` | waiting for the lock of an image |
 //! | `signals` | Ctrl-C during long operations |
 //! | `admin` | newfs, build, fsck, dumpfs |
 
@@ -27,11 +30,13 @@ mod error;
 mod file;
 mod listing;
 mod path;
+mod process;
 mod signals;
 mod stat;
 mod state;
 mod trees;
 mod volume;
+mod waiting;
 
 use pyo3::prelude::*;
 

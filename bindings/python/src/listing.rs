@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use crate::error::os_error;
 use crate::path::{FsPath, to_python};
 use crate::stat::Stat;
-use crate::state::{Slot, State};
+use crate::state::{Release, Slot, State};
 
 /// The entries of a directory.
 #[pyclass(frozen, module = "ffs")]
@@ -37,14 +37,14 @@ impl ScandirIterator {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<DirEntry>> {
         let next = py.detach(|| {
-            let mut entries = self.entries.lock();
+            let mut entries = self.entries.lock()?;
             let next = entries.as_mut().and_then(Iterator::next);
             if next.is_none() {
                 // As with os.scandir, the end closes the listing.
                 *entries = None;
             }
-            next
-        });
+            Ok::<_, PyErr>(next)
+        })?;
         let Some(entry) = next else { return Ok(None) };
         let entry = entry.map_err(|error| os_error(py, &error, &[&self.path]))?;
         Ok(Some(DirEntry {
@@ -58,7 +58,7 @@ impl ScandirIterator {
     }
 
     fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(self.entries.lock().take()));
+        py.detach(|| self.entries.release());
     }
 
     fn __enter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {

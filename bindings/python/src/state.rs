@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 
 use crate::error::os_error;
 use crate::path::FsPath;
+use crate::process::Process;
 
 /// Something of a volume that the end of the volume releases.
 pub(crate) trait Release: Send + Sync {
@@ -15,18 +16,43 @@ pub(crate) trait Release: Send + Sync {
 }
 
 /// A value that can be taken away: a file until it is closed.
-pub(crate) struct Slot<T>(Mutex<Option<T>>);
+pub(crate) struct Slot<T> {
+    value: Mutex<Option<T>>,
+    process: Process,
+}
 
 impl<T> Slot<T> {
     /// The value. A thread that panicked has left it usable: the core keeps its own invariants.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    ///
+    /// # Errors
+    /// This is another process than the one that opened the volume.
+    pub(crate) fn lock(&self) -> PyResult<MutexGuard<'_, Option<T>>> {
+        self.process.check()?;
+        Ok(self.value.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether the value was taken away. Another process does not wait for the lock.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self.lock() {
+            Ok(value) => value.is_none(),
+            Err(_) => self.value.try_lock().is_ok_and(|value| value.is_none()),
+        }
     }
 }
 
 impl<T: Send> Release for Slot<T> {
     fn release(&self) {
-        drop(self.lock().take());
+        // In another process the value stays until the slot is dropped.
+        if let Ok(mut value) = self.lock() {
+            drop(value.take());
+        }
+    }
+}
+
+impl<T> Drop for Slot<T> {
+    fn drop(&mut self) {
+        let value = self.value.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        self.process.drop_own(value);
     }
 }
 
@@ -34,6 +60,14 @@ impl<T: Send> Release for Slot<T> {
 pub(crate) struct State {
     volume: RwLock<Option<bsdffs::Volume>>,
     users: Mutex<Vec<Weak<dyn Release>>>,
+    process: Process,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        let volume = self.volume.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        self.process.drop_own(volume);
+    }
 }
 
 fn closed() -> PyErr {
@@ -42,10 +76,22 @@ fn closed() -> PyErr {
 
 impl State {
     pub(crate) fn new(volume: bsdffs::Volume) -> State {
-        State { volume: RwLock::new(Some(volume)), users: Mutex::new(Vec::new()) }
+        State {
+            volume: RwLock::new(Some(volume)),
+            users: Mutex::new(Vec::new()),
+            process: Process::current(),
+        }
+    }
+
+    /// The process that opened the volume.
+    pub(crate) fn process(&self) -> Process {
+        self.process
     }
 
     pub(crate) fn is_closed(&self) -> bool {
+        if self.process.is_other() {
+            return self.volume.try_read().is_ok_and(|volume| volume.is_none());
+        }
         self.volume.read().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
@@ -60,13 +106,14 @@ impl State {
         paths: &[&FsPath],
         work: impl FnOnce(&bsdffs::Volume) -> io::Result<T> + Send,
     ) -> PyResult<T> {
+        self.process.check()?;
         let done = py.detach(|| self.volume().map(|volume| work(&volume)));
         done.ok_or_else(closed)?.map_err(|error| os_error(py, &error, paths))
     }
 
     /// Puts `value` into a slot that the end of the volume empties.
     pub(crate) fn register<T: Send + 'static>(&self, value: T) -> Arc<Slot<T>> {
-        let slot = Arc::new(Slot(Mutex::new(Some(value))));
+        let slot = Arc::new(Slot { value: Mutex::new(Some(value)), process: self.process });
         let user: Weak<dyn Release> = Arc::downgrade(&(Arc::clone(&slot) as Arc<dyn Release>));
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         // The list is cleaned when it would grow, so its length stays below twice the users.

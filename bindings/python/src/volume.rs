@@ -10,7 +10,6 @@ use std::time::Duration;
 use bsdffs::namei::Last;
 use bsdffs::{FileFlags, VolumeOptions, flags, xattr};
 use ffs_core::{Cred, Nature, SetAttr, SetTime, Timespec, XattrNamespace, XattrSet};
-use ffs_device::LockWait;
 use pyo3::exceptions::{PyPermissionError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -23,6 +22,7 @@ use crate::path::FsPath;
 use crate::stat::{Stat, StatVfs};
 use crate::state::State;
 use crate::trees::{self, Direction};
+use crate::waiting;
 
 /// An open file system. `ffs.Volume` adds the methods that are written in Python.
 #[pyclass(frozen, subclass, module = "ffs._ffs")]
@@ -49,13 +49,9 @@ pub(crate) fn with_partition(image: &FsPath, partition: Option<u32>) -> PathBuf 
 }
 
 /// How long to wait for a lock, from seconds.
-fn lock_wait(seconds: f64) -> PyResult<LockWait> {
-    if seconds == 0.0 {
-        return Ok(LockWait::No);
-    }
-    let wait = Duration::try_from_secs_f64(seconds);
+fn patience(seconds: f64) -> PyResult<Duration> {
     let wrong = |_| PyValueError::new_err("lock_timeout is a number of seconds, 0 or more");
-    wait.map(LockWait::UpTo).map_err(wrong)
+    Duration::try_from_secs_f64(seconds).map_err(wrong)
 }
 
 fn attribute_name(name: &FsPath) -> io::Result<(XattrNamespace, &[u8])> {
@@ -103,14 +99,17 @@ impl Volume {
                 return Err(PyValueError::new_err(why));
             }
         };
-        let wait = lock_wait(lock_timeout)?;
+        let patience = patience(lock_timeout)?;
         let cred = user.map_or_else(Cred::root, |(uid, gid)| Cred::user(uid, gid));
         let spec = with_partition(&image, partition);
-        let options = VolumeOptions::default().write(write).lock_wait(wait).cred(cred);
-        let opened = py.detach(|| match &snapshot {
-            Some(path) => options.open_snapshot(&spec, path.path()),
-            None => options.open(&spec),
-        });
+        let options = VolumeOptions::default().write(write).cred(cred);
+        let opened = waiting::open(py, patience, |wait| {
+            let options = options.clone().lock_wait(wait);
+            match &snapshot {
+                Some(path) => options.open_snapshot(&spec, path.path()),
+                None => options.open(&spec),
+            }
+        })?;
         let volume = opened.map_err(|error| os_error(py, &error, &[&image]))?;
         Ok(Volume { state: Arc::new(State::new(volume)), image, write })
     }
@@ -118,6 +117,12 @@ impl Volume {
     #[getter]
     fn closed(&self) -> bool {
         self.state.is_closed()
+    }
+
+    /// Whether another process opened the volume: this one is a child of it.
+    #[getter(_inherited)]
+    fn is_inherited(&self) -> bool {
+        self.state.process().is_other()
     }
 
     #[getter]
@@ -131,6 +136,7 @@ impl Volume {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.state.process().check()?;
         let closed = py.detach(|| self.state.close());
         closed.map_err(|error| os_error(py, &error, &[&self.image]))
     }
