@@ -99,7 +99,8 @@ pub fn run(
 /// The virtual processors, and the thread that only takes turns (the last one).
 struct Processors {
     state: Mutex<State>,
-    changed: Condvar,
+    /// One for each thread: others that wake would disturb what is measured.
+    turns: Vec<Condvar>,
 }
 
 struct State {
@@ -204,19 +205,34 @@ impl Processors {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `me` is the current thread.
-    fn wait(&self, me: usize, mut state: MutexGuard<'_, State>) {
+    fn until_current<'s>(
+        &self,
+        me: usize,
+        mut state: MutexGuard<'s, State>,
+    ) -> MutexGuard<'s, State> {
         while state.current != me {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.turns[me].wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        state
+    }
+
+    /// Lets `thread` run.
+    fn give(&self, state: &mut State, thread: usize) {
+        state.current = thread;
+        self.turns[thread].notify_one();
+    }
+
+    /// Waits until `me` is the current thread, and notes that it begins to work.
+    fn wait(&self, me: usize, mut state: MutexGuard<'_, State>) {
+        state = self.until_current(me, state);
         state.resumed = Instant::now();
     }
 
     /// Lets the thread run that is furthest behind, after the one that only takes turns.
     fn pass(&self, state: &mut State) {
         state.next = state.behind().unwrap_or(usize::MAX);
-        state.current = state.clocks.len();
-        self.changed.notify_all();
+        let turns = state.clocks.len();
+        self.give(state, turns);
     }
 
     /// The thread that only takes turns.
@@ -224,14 +240,12 @@ impl Processors {
         let mut state = self.state();
         let me = state.clocks.len();
         loop {
-            while state.current != me {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-            if state.next == usize::MAX {
+            state = self.until_current(me, state);
+            let next = state.next;
+            if next == usize::MAX {
                 return;
             }
-            state.current = state.next;
-            self.changed.notify_all();
+            self.give(&mut state, next);
         }
     }
 }
@@ -288,7 +302,7 @@ fn simulate(clients: &[Client], phase: Phase, files: u32) -> Result<State> {
             waited: BTreeMap::new(),
             idle: 0,
         }),
-        changed: Condvar::new(),
+        turns: (0..=n).map(|_| Condvar::new()).collect(),
     });
     let stuck = || LabError::Plan("threads wait for each other's locks".to_owned());
     std::thread::scope(|scope| {
