@@ -308,7 +308,7 @@ pub(crate) fn remount(mount: &mountinfo::Mount, read_only: bool) -> Result<(), M
 
 /// Bytes that the kernel reads ahead in one request: blocks of every size, and with the header and
 /// the ends of ranges they fit into a pipe of 1 MiB, the largest without `CAP_SYS_RESOURCE`.
-const READ_AHEAD: usize = crate::wire::MAX_IO - (64 << 10);
+const READ_AHEAD: usize = crate::wire::MAX_WRITE;
 
 /// Raises the kernel's read-ahead to the size of one read, which is eight times the default.
 pub(crate) fn widen_readahead(mount_point: &Path) {

@@ -43,7 +43,8 @@ impl BufCache {
         }
         let mut members: Vec<Member<'_>> = Vec::with_capacity(bufs.len());
         for buf in bufs {
-            // As in a cluster: only the first lock may be waited for.
+            // As in a cluster, only the first of these locks may be waited for. The content of a
+            // buffer is locked for short times, without waiting for another buffer.
             let io = if members.is_empty() { Some(buf.io.lock()) } else { buf.io.try_lock() };
             let Some(io) = io.filter(|_| !self.is_held(buf)) else { break };
             let image = WriteImage::Borrowed(buf.data.read());

@@ -25,7 +25,7 @@ const SPLICED: [(&str, &str); 2] = [
 /// The number of requests of each kind since the mount.
 pub(super) struct RequestCounts {
     by_opcode: [AtomicU64; OPCODES],
-    /// Reads and writes whose content was not copied by the server.
+    /// Reads whose content splice(2) sent, and writes whose content arrived by it.
     spliced: [AtomicU64; 2],
 }
 
