@@ -49,8 +49,21 @@ pub struct SimulatedRow {
     pub locks: f64,
     /// Those of them that another processor had last.
     pub transfers: f64,
+    /// The same by kind of lock, those first that moved most.
+    pub kinds: Vec<LockKind>,
     /// The locks that were found held, the longest wait first.
     pub waits: Vec<LockWait>,
+}
+
+/// What an operation takes of one kind of lock.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LockKind {
+    /// The type of the lock.
+    pub lock: String,
+    /// Locks that an operation takes.
+    pub locks: f64,
+    /// Those of them that another processor had last.
+    pub transfers: f64,
 }
 
 /// The time that threads waited for locks of a kind, as far as the model has it.
@@ -118,8 +131,8 @@ struct State {
     wanted: Vec<Option<LockId>>,
     /// The threads whose last step was a wait.
     blocked: Vec<bool>,
-    locks: u64,
-    transfers: u64,
+    /// Locks taken, and those of them that moved, by type.
+    kinds: BTreeMap<&'static str, (u64, u64)>,
     waited: BTreeMap<&'static str, u64>,
     idle: u32,
 }
@@ -141,7 +154,7 @@ impl State {
         let worked = self.resumed.elapsed().as_nanos();
         self.clocks[me] += u64::try_from(worked).unwrap_or(u64::MAX);
         if let Step::Lock(lock) = step {
-            self.locks += 1;
+            self.kinds.entry(lock.name).or_default().0 += 1;
             self.wanted[me] = Some(lock);
         }
     }
@@ -166,7 +179,7 @@ impl State {
         let Some(lock) = self.wanted[me].take() else { return };
         let before = self.owners.insert(lock.address, me);
         if before.is_some_and(|before| before != me) {
-            self.transfers += 1;
+            self.kinds.entry(lock.name).or_default().1 += 1;
             self.clocks[me] += TRANSFER.as_nanos() as u64;
         }
     }
@@ -182,13 +195,23 @@ impl State {
             })
             .collect();
         waits.sort_by(|a, b| b.percent.total_cmp(&a.percent));
+        let each = |count: u64| count as f64 / operations;
+        let mut kinds: Vec<LockKind> = (self.kinds.iter())
+            .map(|(lock, &(locks, moved))| LockKind {
+                lock: short(lock),
+                locks: each(locks),
+                transfers: each(moved),
+            })
+            .collect();
+        kinds.sort_by(|a, b| b.transfers.total_cmp(&a.transfers).then(b.locks.total_cmp(&a.locks)));
         SimulatedRow {
             directory,
             phase: phase.name(),
             processors: n,
             per_second: operations * 1e9 / end as f64,
-            locks: self.locks as f64 / operations,
-            transfers: self.transfers as f64 / operations,
+            locks: kinds.iter().map(|kind| kind.locks).sum(),
+            transfers: kinds.iter().map(|kind| kind.transfers).sum(),
+            kinds,
             waits,
         }
     }
@@ -297,8 +320,7 @@ fn simulate(clients: &[Client], phase: Phase, files: u32) -> Result<State> {
             owners: BTreeMap::new(),
             wanted: vec![None; n],
             blocked: vec![false; n],
-            locks: 0,
-            transfers: 0,
+            kinds: BTreeMap::new(),
             waited: BTreeMap::new(),
             idle: 0,
         }),

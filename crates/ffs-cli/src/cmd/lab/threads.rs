@@ -179,6 +179,29 @@ mod simulated {
             "times: an upper bound; locks: taken for an operation; moved: of them, those"
         )?;
         writeln!(out, "that another processor had last; waits for: share of all processors' time")?;
+        print_kinds(out, rows)
+    }
+
+    /// The kinds of locks that move, with the most processors in directories of their own.
+    fn print_kinds(out: &mut impl Write, rows: &[SimulatedRow]) -> Result<(), Failure> {
+        let most = rows.iter().map(|row| row.processors).max();
+        let head = ["operation", "lock", "locks", "moved"];
+        let mut table = vec![head.map(str::to_owned).to_vec()];
+        let shown = rows
+            .iter()
+            .filter(|row| row.directory == Sharing::ALL[0] && Some(row.processors) == most);
+        for row in shown {
+            for kind in row.kinds.iter().filter(|kind| kind.locks >= 0.05) {
+                table.push(vec![
+                    row.phase.to_owned(),
+                    kind.lock.clone(),
+                    format!("{:.1}", kind.locks),
+                    format!("{:.1}", kind.transfers),
+                ]);
+            }
+        }
+        writeln!(out, "\n{}", output::table(table, &[2, 3]))?;
+        writeln!(out, "of an operation in directories of their own, with the most processors")?;
         Ok(())
     }
 }
