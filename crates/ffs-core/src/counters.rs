@@ -1,9 +1,12 @@
 //! Counters of the work of a mount, for tests, benchmarks and `ffs stat`.
 //!
-//! A counter is a relaxed atomic and costs about a nanosecond. No decision of the core depends on a
-//! counter.
+//! A counter is a relaxed atomic and costs a few nanoseconds. Threads count in different cells, so
+//! that they do not take each other's cache lines; a value is the sum of the cells. No decision of
+//! the core depends on a counter.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::padded::Padded;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A number with a BSD name: a count since the mount, or a present quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +26,31 @@ impl Gauge {
     }
 }
 
+/// The number of sets of cells. Threads beyond it share them.
+const SETS: usize = 8;
+
+/// Counters of one mount. They dereference to the cells of the calling thread.
+#[derive(Debug, Default)]
+pub(crate) struct Counters([Padded<Cells>; SETS]);
+
+impl Deref for Counters {
+    type Target = Cells;
+
+    fn deref(&self) -> &Cells {
+        &self.0[set_of_thread()]
+    }
+}
+
+/// The set of cells of the calling thread: threads take them in turn.
+fn set_of_thread() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SETS;
+    }
+    // A thread that ends has no such value any more.
+    MINE.try_with(|mine| *mine).unwrap_or(0)
+}
+
 macro_rules! bsd_name {
     ($name:ident $bsd:literal) => {
         $bsd
@@ -35,9 +63,9 @@ macro_rules! bsd_name {
 // A counter is `field: "meaning"`, or `field = "bsd.name": "meaning"`.
 macro_rules! counters {
     ($($name:ident $(= $bsd:literal)?: $meaning:literal,)*) => {
-        /// Counters of one mount.
+        /// The cells of some threads.
         #[derive(Debug, Default)]
-        pub(crate) struct Counters {
+        pub(crate) struct Cells {
             $(pub(crate) $name: AtomicU64,)*
         }
 
@@ -51,7 +79,11 @@ macro_rules! counters {
             /// Reads every counter.
             #[must_use]
             pub(crate) fn values(&self) -> CounterValues {
-                CounterValues { $($name: self.$name.load(Ordering::Relaxed),)* }
+                let mut all = CounterValues::default();
+                for cells in &self.0 {
+                    $(all.$name = all.$name.wrapping_add(cells.$name.load(Ordering::Relaxed));)*
+                }
+                all
             }
         }
 
@@ -213,11 +245,6 @@ impl CounterValues {
             self.lookup_two_pass,
         ]
     }
-}
-
-/// Adds one, with a load and a store. Every change of this counter must hold the same lock.
-pub(crate) fn bump_alone(c: &AtomicU64) {
-    c.store(c.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
 /// Adds one.

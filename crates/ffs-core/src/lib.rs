@@ -34,6 +34,7 @@ mod openhash;
 mod ops;
 mod options;
 mod ordering;
+mod padded;
 mod prefetch;
 mod quota;
 mod snapshot;

@@ -62,6 +62,7 @@ const COMMON: &[&str] = &[
     "error",
     "openhash",
     "options",
+    "padded",
     "prefetch",
     "source",
     "sparse_array",

@@ -7,7 +7,6 @@
 use super::links::Links;
 use super::{BufKind, BufRef};
 use crate::openhash::ItemId;
-use crate::prefetch;
 use std::ops::{Index, IndexMut};
 
 /// The kind of memory of a block, which decides the limit that it counts against.
@@ -46,11 +45,8 @@ pub(super) struct CachedBlock {
     pub(super) charged: u32,
     pub(super) kind: BufKind,
     pub(super) backing: Backing,
+    /// [`Buf::has_header`](super::Buf::has_header) is a copy of it.
     pub(super) tier: Tier,
-    /// A dirty block is on no queue.
-    pub(super) dirty: bool,
-    /// A lookup found the block since the eviction scan last passed it.
-    pub(super) referenced: bool,
 }
 
 impl CachedBlock {
@@ -66,8 +62,6 @@ impl CachedBlock {
             charged,
             backing,
             tier: Tier::Header,
-            dirty: false,
-            referenced: false,
         }
     }
 }
@@ -103,11 +97,6 @@ impl BlockTable {
     /// The block `id`; `None` for [`crate::openhash::NIL`].
     pub(super) fn get_mut(&mut self, id: ItemId) -> Option<&mut CachedBlock> {
         self.blocks.get_mut(id as usize)
-    }
-
-    /// Fetches the entry of a block that is about to be used into the processor's cache.
-    pub(super) fn prefetch(&self, id: ItemId) {
-        self.blocks.get(id as usize).inspect(|block| prefetch::line(*block));
     }
 
     /// The numbers of all places, free ones included.

@@ -105,11 +105,6 @@ impl DirtyList {
         }
     }
 
-    /// Whether `buf` itself is dirty, not just another buffer with its key.
-    pub(super) fn contains(&self, buf: &Buf) -> bool {
-        self.bufs.get(&buf.key).is_some_and(|d| d.is(buf))
-    }
-
     /// The dirty buffer of `key`.
     pub(super) fn get(&self, key: BufKey) -> Option<BufRef> {
         self.bufs.get(&key).map(|d| d.buf.clone())

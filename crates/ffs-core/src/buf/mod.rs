@@ -10,9 +10,10 @@
 //! | [`in_place`], [`put_content`] | writing file data from a source, past the buffers |
 //! | [`hooks`] | [`WriteHooks`], [`CopyOnWrite`]: ordering modes and snapshots in the write path |
 //! | [`state`] | which blocks are in memory; eviction |
+//! | [`index`], [`flags`] | what a lookup needs, without the cache's lock |
 //! | [`block`], [`links`] | the table of blocks |
 //! | [`queues`], [`file_lists`], [`dirty`] | the lists over it |
-//! | [`space`], [`limits`], [`stats`] | memory: in use, allowed, reported |
+//! | [`space`], [`limits`], [`pressure`], [`stats`] | memory: in use, allowed, reported |
 //! | [`spare`] | memory of dropped blocks, kept for new ones |
 //!
 //! # Terms
@@ -36,9 +37,11 @@
 //! 5. The order of writes is a function of the calls alone: no hash is randomised.
 //!
 //! # Locking
-//! The cache's own lock is held for moments and never across I/O. A buffer's `data` lock is held
-//! across the read that fills it; its `io` lock across a write of it. A thread that holds the lock
-//! of one buffer must not write others ([`BufCache::write_bufs`]).
+//! The cache's own lock is held for moments and never across I/O. The lock of a part of the index
+//! is taken after it. A lookup of a block with a header takes only the lock of one part, and
+//! marking a dirty buffer dirty takes none. A buffer's `data` lock is held across the read that
+//! fills it; its `io` lock across a write of it. A thread that holds the lock of one buffer must
+//! not write others ([`BufCache::write_bufs`]).
 //!
 //! Reference: `spec/soft-updates.md` §2, §11, §12; `spec/directories-and-caches.md` §7.
 
@@ -46,10 +49,13 @@ mod block;
 mod cache;
 mod dirty;
 mod file_lists;
+mod flags;
 mod hooks;
 mod in_place;
+mod index;
 mod limits;
 mod links;
+mod pressure;
 mod put_content;
 mod queues;
 mod space;
@@ -152,6 +158,7 @@ pub(crate) struct Buf {
     data: RwLock<BufData>,
     /// Held across a write of this buffer.
     io: Mutex<()>,
+    flags: flags::Flags,
 }
 
 /// A counted reference; a buffer that is referenced is not evicted.
@@ -181,7 +188,8 @@ impl Buf {
     /// A buffer for `block` with `bytes`, which are not valid yet.
     fn new(block: DiskBlock, bytes: Vec<u8>) -> Buf {
         let data = BufData { addr: block.addr, bytes, valid: false, version: 0 };
-        Buf { key: block.key, kind: block.kind, data: RwLock::new(data), io: Mutex::new(()) }
+        let DiskBlock { key, kind, .. } = block;
+        Buf { key, kind, data: RwLock::new(data), io: Mutex::new(()), flags: flags::Flags::new() }
     }
 
     /// The content, shared.

@@ -363,3 +363,42 @@ fn evictions_by_a_change_of_policy_are_counted() {
     c.retune(&Tunables::new(&values));
     assert_eq!((c.stats().directories.evictions, c.counters.values().buf_evictions), (3, 3));
 }
+
+/// Lookups take no lock that eviction holds throughout: neither may take a block from the other.
+#[test]
+fn threads_lose_no_change_while_blocks_lose_headers_and_memory() {
+    let c = cache(limits(6 * BLOCK, 4, 4 * BLOCK, 2048, true));
+    std::thread::scope(|scope| {
+        for ino in 4..8 {
+            let c = &c;
+            scope.spawn(move || {
+                let mut rng = SplitMix64::new(u64::from(ino));
+                let mut model = BTreeMap::new();
+                for step in 0..4000 {
+                    let lbn = rng.below(5) as i64;
+                    match (rng.below(8), model.get(&lbn)) {
+                        (0..=2, Some(with)) => {
+                            assert_eq!(content(c, ino, lbn, FRAG), *with, "seed {ino}, {step}");
+                        }
+                        (3, _) => c.write_delayed().unwrap(),
+                        (4, _) => {
+                            c.state.lock().set_limits(limits(
+                                6 * BLOCK,
+                                3,
+                                BLOCK,
+                                1024,
+                                ino % 2 == 0,
+                            ));
+                        }
+                        _ => {
+                            let with = rng.below(255) as u8 + 1;
+                            drop(fill(c, ino, lbn, FRAG, with));
+                            model.insert(lbn, with);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    audit(&c, 0);
+}

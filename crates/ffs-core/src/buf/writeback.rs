@@ -375,13 +375,11 @@ impl BufCache {
             WriteImage::Copied { version, .. } => version,
         };
         let mut st = self.state.lock();
-        // Under the cache's lock: a thread that changes the buffer after this test marks it dirty
-        // after `set_clean`.
-        let unchanged = m.buf.data.try_read().is_some_and(|d| d.version == version);
-        if unchanged {
-            st.set_clean(m.buf);
-        } else {
-            st.dirty.restart_age(m.buf);
+        // The content stays locked meanwhile: a thread that changes the buffer later finds it clean
+        // when it marks it dirty.
+        match m.buf.data.try_read() {
+            Some(data) if data.version == version => st.set_clean(m.buf),
+            _ => st.dirty.restart_age(m.buf),
         }
     }
 

@@ -39,8 +39,8 @@
 //!
 //! # Locking
 //! An inode's lock ([`Inode::read`], [`Inode::lock`]) comes before the locks of buffers. The
-//! table's lock, which also guards the name cache, is held for a short time. Under it only the lock
-//! of an inode block's buffer and those of the buffer cache are taken.
+//! table's lock, which also guards the name cache, is held for a short time. Lookups share it.
+//! Under it only the lock of an inode block's buffer and those of the buffer cache are taken.
 //!
 //! Reference: `spec/on-disk-format.md` §4, §5.2, §7, §10, §11; `spec/allocation.md` §4, §6.4;
 //! `spec/soft-updates.md` §6.9 to §6.13.

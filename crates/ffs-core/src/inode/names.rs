@@ -28,32 +28,36 @@ impl Names<'_> {
 
     /// Looks up `name` in `dir`, which the caller has locked.
     pub(crate) fn lookup(self, dir: &Inode, name: &[u8]) -> CacheLookup<Arc<Inode>> {
-        self.0.state.lock().names.lookup(dir.ino, name)
+        let found = self.0.state.read().names.lookup(dir.ino, name);
+        if matches!(found, CacheLookup::Negative) {
+            self.0.state.write().names.note_negative(dir.ino, name);
+        }
+        found
     }
 
     /// Enters an entry for `name` in `dir`: it leads to `target`, or to no file. The caller has had
     /// `dir` locked since it searched or changed the directory, and is a user of both files.
     pub(crate) fn enter(self, dir: &Inode, name: &[u8], target: Option<&Arc<Inode>>) {
         let (limits, target) = (self.limits(), target.map(|ip| (ip.ino, ip)));
-        let st = &mut *self.0.state.lock();
+        let st = &mut *self.0.state.write();
         st.names.enter(&st.map, limits, (dir.ino, &dir.names, name), target);
     }
 
     /// Removes the entry of `name` in `dir` and returns the file to which it led, if there was one.
     /// The caller has `dir` locked exclusively and will change the name.
     pub(crate) fn remove(self, dir: &Inode, name: &[u8]) -> Option<Arc<Inode>> {
-        let st = &mut *self.0.state.lock();
+        let st = &mut *self.0.state.write();
         st.names.zap(&st.map, dir.ino, name)
     }
 
     /// Prefetches the entries of two names of `dir`, before they are removed or entered.
     pub(crate) fn prefetch(self, dir: &Inode, names: [&[u8]; 2]) {
-        self.0.state.lock().names.prefetch(dir.ino, &names);
+        self.0.state.read().names.prefetch(dir.ino, &names);
     }
 
     /// Removes all names in `ip`, all names of `ip`, and its `..`.
     pub(crate) fn purge(self, ip: &Inode) {
-        let st = &mut *self.0.state.lock();
+        let st = &mut *self.0.state.write();
         if st.map.has(ip) {
             st.names.purge(&st.map, &ip.names);
         }
@@ -61,23 +65,23 @@ impl Names<'_> {
 
     /// Removes the negative entries of `dir`.
     pub(crate) fn purge_negatives(self, dir: &Inode) {
-        let st = &mut *self.0.state.lock();
+        let st = &mut *self.0.state.write();
         st.names.purge_negatives(&st.map, &dir.names);
     }
 
     /// Removes all names.
     pub(crate) fn purge_all(self) {
-        self.0.state.lock().purge_names();
+        self.0.state.write().purge_names();
     }
 
     /// The directory to which `..` of `dir` leads, if it is cached. The caller has `dir` locked.
     pub(crate) fn parent(self, dir: &Inode) -> Option<Ino> {
-        self.0.state.lock().names.parent(&dir.names)
+        self.0.state.read().names.parent(&dir.names)
     }
 
     /// Enters the directory to which `..` of `dir` leads. The caller has had `dir` locked since it
     /// read `..`.
     pub(crate) fn set_parent(self, dir: &Inode, parent: Ino) {
-        self.0.state.lock().names.set_parent(&dir.names, parent);
+        self.0.state.write().names.set_parent(&dir.names, parent);
     }
 }

@@ -32,7 +32,7 @@ use crate::counters::{Gauge, bump};
 use crate::error::{Error, Result};
 use crate::namecache::NameCache;
 use crate::ordering::InodeChange;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, RwLock, RwLockWriteGuard};
 use crate::ufsmount::UfsMount;
 use ffs_device::clock::Rng;
 use ffs_ondisk::wire::get;
@@ -50,7 +50,7 @@ pub(crate) struct InodeTable {
     /// The number of uses that ended. Load and store are not one atomic operation: two uses that
     /// end at the same time may get the same number.
     clock: AtomicU64,
-    pub(super) state: Mutex<TableState>,
+    pub(super) state: RwLock<TableState>,
     /// Removed files that are not freed yet.
     pub(super) removed: Mutex<RemovedFiles>,
 }
@@ -89,7 +89,7 @@ impl InodeTable {
             held: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
             clock: AtomicU64::new(0),
-            state: Mutex::new(TableState { map, names, unused, spare, tries: TRIES }),
+            state: RwLock::new(TableState { map, names, unused, spare, tries: TRIES }),
             removed: Mutex::default(),
         }
     }
@@ -136,7 +136,7 @@ impl InodeTable {
             return Err(Error::Stale);
         }
         let block = self.ump.inode_block(ino)?;
-        let mut st = self.state.lock();
+        let mut st = self.state.write();
         if let Some(ip) = st.map.get(ino) {
             return Ok(ip.clone());
         }
@@ -173,13 +173,13 @@ impl InodeTable {
 
     /// The inode if it is in memory.
     fn in_table(&self, ino: Ino) -> Option<Arc<Inode>> {
-        self.state.lock().map.get(ino).cloned()
+        self.state.read().map.get(ino).cloned()
     }
 
     /// All inodes in memory for which `wanted` is true, by number. They are locked shared
     /// meanwhile.
     pub(super) fn select(&self, wanted: impl Fn(&InodeData) -> bool) -> Vec<Arc<Inode>> {
-        let mut all: Vec<Arc<Inode>> = self.state.lock().map.values().cloned().collect();
+        let mut all: Vec<Arc<Inode>> = self.state.read().map.values().cloned().collect();
         all.retain(|ip| wanted(&ip.read()));
         all.sort_by_key(|ip| ip.ino);
         all
@@ -192,13 +192,13 @@ impl InodeTable {
 
     /// Adds a new file to the table.
     pub(super) fn enter(&self, ino: Ino, d: Dinode) -> Arc<Inode> {
-        let mut st = self.state.lock();
+        let mut st = self.state.write();
         let ip = st.make(ino, d);
         self.insert(st, &ip);
         ip
     }
 
-    fn insert(&self, mut st: MutexGuard<'_, TableState>, ip: &Arc<Inode>) {
+    fn insert(&self, mut st: RwLockWriteGuard<'_, TableState>, ip: &Arc<Inode>) {
         ip.last_use.store(self.now_used(), Ordering::Relaxed);
         st.insert(ip);
         let tries = st.tries;
@@ -208,7 +208,7 @@ impl InodeTable {
     /// Removes a freed inode from the table, before its number may be given to another file.
     pub(super) fn leave(&self, ip: &Inode) {
         let max = self.bounds().max;
-        let mut st = self.state.lock();
+        let mut st = self.state.write();
         if st.map.has(ip) {
             let removed = st.remove(ip);
             if st.map.len() + st.spare.len() < max {
@@ -262,7 +262,7 @@ impl InodeTable {
         if is_in && self.count.load(Ordering::Relaxed) <= self.bounds().max {
             return;
         }
-        let mut st = self.state.lock();
+        let mut st = self.state.write();
         if st.map.has(ip) && !ip.queued.load(Ordering::SeqCst) {
             st.push(ip);
         }
@@ -271,7 +271,7 @@ impl InodeTable {
     }
 
     /// Drops inodes without users while there are too many. Examines at most `tries` inodes.
-    fn make_space(&self, mut st: MutexGuard<'_, TableState>, mut tries: usize) {
+    fn make_space(&self, mut st: RwLockWriteGuard<'_, TableState>, mut tries: usize) {
         let (b, mut rounds) = (self.bounds(), tries.max(ROUNDS));
         // Inodes are deallocated after the lock is released.
         let (mut accessed, mut dropped) = (Vec::new(), Vec::new());
@@ -310,13 +310,13 @@ impl InodeTable {
 
     /// Frees the memory that is kept for new inodes.
     pub(crate) fn low_memory(&self) {
-        let spare = std::mem::take(&mut self.state.lock().spare);
+        let spare = std::mem::take(&mut self.state.write().spare);
         drop(spare);
     }
 
     /// Applies changed bounds, and the switch of the name cache.
     pub(crate) fn tunables_changed(&self) {
-        let mut st = self.state.lock();
+        let mut st = self.state.write();
         let on = self.ump.tunables.vfscache();
         if on != st.names.is_on() {
             st.names.set_on(on);
@@ -344,18 +344,18 @@ impl InodeTable {
 
     /// Prefetches the entry of inode `ino` in the table, before it is probably freed.
     pub(crate) fn prefetch_removal(&self, ino: Ino) {
-        self.state.lock().map.prefetch(ino);
+        self.state.read().map.prefetch(ino);
     }
 
     /// Prefetches inode `ino` in the table and in its block, before it is probably read.
     pub(crate) fn prefetch_inode(&self, ino: Ino) {
-        self.state.lock().map.prefetch(ino);
+        self.state.read().map.prefetch(ino);
         self.prefetch_dinode(ino);
     }
 
     /// The number of inodes and names in memory, and the memory they use.
     pub(crate) fn gauges(&self) -> Vec<Gauge> {
-        let st = self.state.lock();
+        let st = self.state.read();
         let (all, held) = (st.map.len(), self.held.load(Ordering::Relaxed));
         let gauge = |name, value: usize, meaning| Gauge::new(name, value as u64, meaning);
         let inodes = (all + st.spare.len()) * INODE_BYTES + st.map.bytes();

@@ -22,7 +22,10 @@
 //! directory, read and changed under its own lock. (BSD sets it when a name *of* the directory is
 //! entered; on a damaged volume the two differ.)
 //!
-//! The counters are those of `vfs.cache`; they are changed only under the lock.
+//! The lock has many readers or one writer, and a lookup only reads. If it finds a negative entry,
+//! the caller takes the lock again to note the use ([`NameCache::note_negative`]).
+//!
+//! The counters are those of `vfs.cache`.
 //!
 //! Reference: `spec/directories-and-caches.md` §4, §6.
 
@@ -30,7 +33,7 @@ mod entry;
 #[cfg(test)]
 mod tests;
 
-use crate::counters::{Counters, bump_alone};
+use crate::counters::{Counters, bump};
 use crate::openhash::{ItemId, NIL, OpenHash};
 use entry::{Entries, List, ListHead};
 use ffs_ondisk::Ino;
@@ -167,32 +170,42 @@ impl<H: VnodeRef> NameCache<H> {
             if let Some(file) = file {
                 file.prefetch();
             }
-            bump_alone(&self.counters.cache_numchecks);
+            bump(&self.counters.cache_numchecks);
             self.entries.is_for(id, dir, name)
         })
     }
 
-    /// Looks up a name for an operation that will not change it.
-    pub(crate) fn lookup(&mut self, dir: Ino, name: &[u8]) -> CacheLookup<H> {
+    /// Looks up a name for an operation that will not change it. After a negative result the caller
+    /// calls [`NameCache::note_negative`].
+    pub(crate) fn lookup(&self, dir: Ino, name: &[u8]) -> CacheLookup<H> {
         if !self.on {
             return CacheLookup::Miss;
         }
         match self.search(self.hash(dir, name), dir, name) {
             Some((_, Some(file))) => {
-                bump_alone(&self.counters.cache_numposhits);
+                bump(&self.counters.cache_numposhits);
                 CacheLookup::Positive(file.clone())
             }
-            Some((id, None)) => {
-                bump_alone(&self.counters.cache_numneghits);
-                self.remove_negative(id);
-                self.push_negative(id);
+            Some((_, None)) => {
+                bump(&self.counters.cache_numneghits);
                 CacheLookup::Negative
             }
             None => {
-                bump_alone(&self.counters.cache_nummiss);
+                bump(&self.counters.cache_nummiss);
                 self.prefetch_eviction();
                 CacheLookup::Miss
             }
+        }
+    }
+
+    /// Makes the negative entry of a name, which was just looked up, the newest.
+    pub(crate) fn note_negative(&mut self, dir: Ino, name: &[u8]) {
+        let found = self.index.find(self.hash(dir, name), |id, file| {
+            file.is_none() && self.entries.is_for(id, dir, name)
+        });
+        if let Some(id) = found.map(|(id, _)| id).filter(|id| *id != self.newest_negative.get()) {
+            self.remove_negative(id);
+            self.push_negative(id);
         }
     }
 
@@ -205,13 +218,13 @@ impl<H: VnodeRef> NameCache<H> {
         }
         self.prefetch_eviction();
         let Some((id, _)) = self.search(self.hash(dir, name), dir, name) else {
-            bump_alone(&self.counters.cache_nummisszap);
+            bump(&self.counters.cache_nummisszap);
             return None;
         };
         let file = self.remove(v, id);
         match file {
-            Some(_) => bump_alone(&self.counters.cache_numposzaps),
-            None => bump_alone(&self.counters.cache_numnegzaps),
+            Some(_) => bump(&self.counters.cache_numposzaps),
+            None => bump(&self.counters.cache_numnegzaps),
         }
         file
     }
@@ -254,7 +267,7 @@ impl<H: VnodeRef> NameCache<H> {
             self.remove(v, id);
         }
         if self.len() >= limits.entries {
-            bump_alone(&self.counters.cache_refused);
+            bump(&self.counters.cache_refused);
             return;
         }
         if !dir_links.is_resident() || target.is_some_and(|(_, file)| !file.links().is_resident()) {
@@ -274,7 +287,7 @@ impl<H: VnodeRef> NameCache<H> {
             }
         }
         while self.negatives * limits.neg_factor > self.len() {
-            bump_alone(&self.counters.cache_numnegevicted);
+            bump(&self.counters.cache_numnegevicted);
             self.remove(v, self.oldest_negative);
         }
     }
@@ -337,7 +350,7 @@ impl<H: VnodeRef> NameCache<H> {
 
     fn purge_list(&mut self, v: &impl VnodeTable<Ref = H>, list: &ListHead) {
         while list.get() != NIL {
-            bump_alone(&self.counters.cache_numpurged);
+            bump(&self.counters.cache_numpurged);
             self.remove(v, list.get());
         }
     }
@@ -371,10 +384,10 @@ impl<H: VnodeRef> NameCache<H> {
         }
         let up = dir.dotdot.load(Ordering::Relaxed);
         if up == 0 {
-            bump_alone(&self.counters.cache_nummiss);
+            bump(&self.counters.cache_nummiss);
             return None;
         }
-        bump_alone(&self.counters.cache_dotdothits);
+        bump(&self.counters.cache_dotdothits);
         Some(Ino(up))
     }
 

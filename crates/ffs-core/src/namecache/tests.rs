@@ -68,7 +68,11 @@ impl Bench {
     }
 
     fn find(&mut self, dir: Ino, name: &[u8]) -> CacheLookup<Ino> {
-        found(self.c.lookup(dir, name))
+        let found = found(self.c.lookup(dir, name));
+        if found == CacheLookup::Negative {
+            self.c.note_negative(dir, name);
+        }
+        found
     }
 
     fn purge(&mut self, ino: Ino) {

@@ -13,7 +13,7 @@ impl BufCache {
 
     /// How many buffers are dirty.
     pub(crate) fn dirty_count(&self) -> usize {
-        self.state.lock().dirty.len()
+        self.pressure.bufs()
     }
 
     /// All dirty buffers.
@@ -74,16 +74,16 @@ impl BufCache {
     /// Whether `buf` is in the cache and changed since it was written. If the caller holds its `io`
     /// lock, `false` means that its newest state is on the device.
     pub(crate) fn is_dirty(&self, buf: &Buf) -> bool {
-        self.state.lock().dirty.contains(buf)
+        buf.is_dirty()
     }
 
     /// Whether so much is dirty that operations have to write.
     pub(crate) fn is_too_dirty(&self) -> bool {
-        self.state.lock().is_too_dirty()
+        self.pressure.is_too_high()
     }
 
     /// Whether three quarters of the limit of dirty buffers are reached, in bytes or in blocks.
     pub(crate) fn buf_daemon_due(&self) -> bool {
-        self.state.lock().buf_daemon_due()
+        self.pressure.is_high()
     }
 }

@@ -3,7 +3,9 @@
 mod dirty_bufs;
 
 use super::hooks::{CopyOnWrite, Disposition, WriteHooks};
+use super::index::BlockIndex;
 use super::limits::CacheLimits;
+use super::pressure::DirtyPressure;
 use super::spare::NewContent;
 use super::state::CacheState;
 use super::stats::CacheStats;
@@ -31,6 +33,10 @@ pub(crate) struct BufCache {
     /// See [`BufCache::set_copy_on_write`].
     pub(super) copy_on_write: OnceLock<Weak<dyn CopyOnWrite>>,
     pub(super) state: Mutex<CacheState>,
+    /// The index in `state`, whose parts have locks of their own.
+    index: Arc<BlockIndex>,
+    /// The sums in `state` of what is dirty.
+    pressure: Arc<DirtyPressure>,
     /// The device delays writes, so a buffer in use has to wait for them.
     delays_writes: bool,
     /// See [`BufCache::needs_check`].
@@ -53,6 +59,8 @@ impl BufCache {
     pub(crate) fn new(parts: CacheParts) -> BufCache {
         let CacheParts { g, dev, clock, counters, hooks, limits } = parts;
         let delays_writes = dev.delays_writes();
+        let (index, pressure) = (Arc::new(BlockIndex::new()), Arc::default());
+        let state = CacheState::new(limits, Arc::clone(&index), Arc::clone(&pressure));
         BufCache {
             g,
             dev,
@@ -60,7 +68,9 @@ impl BufCache {
             counters,
             hooks,
             copy_on_write: OnceLock::new(),
-            state: Mutex::new(CacheState::new(limits)),
+            state: Mutex::new(state),
+            index,
+            pressure,
             delays_writes,
             needs_check: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
@@ -131,7 +141,7 @@ impl BufCache {
 
     /// The buffer of `key` if it is in memory and filled.
     pub(crate) fn incore(&self, key: BufKey) -> Option<BufRef> {
-        let buf = self.state.lock().lookup(key)?;
+        let buf = self.lookup(key)?;
         let valid = buf.data.read().valid;
         if valid {
             bump(&self.counters.buf_hits);
@@ -142,21 +152,22 @@ impl BufCache {
     /// Fetches the `len` bytes at `at` of the block of `key`, which are about to be used, into the
     /// processor's cache if the block is in memory.
     pub(crate) fn prefetch(&self, key: BufKey, at: usize, len: usize) {
-        let st = self.state.lock();
-        if let Some(data) = st.peek(key).and_then(|buf| buf.data.try_read()) {
-            prefetch::bytes(data.bytes.get(at..at + len).unwrap_or(&[]));
-        }
+        self.index.peek(key, |buf| {
+            if let Some(data) = buf.data.try_read() {
+                prefetch::bytes(data.bytes.get(at..at + len).unwrap_or(&[]));
+            }
+        });
     }
 
     /// As [`BufCache::prefetch`], but fetches only the first memory that a lookup of `key` reads.
     pub(crate) fn prefetch_lookup(&self, key: BufKey) {
-        self.state.lock().prefetch(key);
+        self.index.prefetch(key);
     }
 
     /// Whether the block of `key` is in memory, perhaps not filled yet. The block does not count as
     /// used.
     pub(crate) fn contains(&self, key: BufKey) -> bool {
-        self.state.lock().contains(key)
+        self.index.id(key).is_some()
     }
 
     /// Reads the block from the device into `buf`, unless another thread did meanwhile.
@@ -188,15 +199,31 @@ impl BufCache {
     }
 
     fn lookup_or_insert(&self, block: DiskBlock, content: NewContent) -> BufRef {
-        let mut st = self.state.lock();
-        if let Some(buf) = st.lookup(block.key) {
+        if let Some(buf) = self.lookup(block.key) {
             return buf;
+        }
+        let mut st = self.state.lock();
+        // Blocks enter the index under this lock only.
+        if let Some(found) = self.index.lookup(block.key) {
+            if !found.has_header {
+                st.give_header(&found.buf);
+            }
+            return found.buf;
         }
         add(&self.counters.buf_evictions, st.make_space(block.kind, block.len));
         let bytes = st.spare.take(block.len, content);
         let buf = Arc::new(Buf::new(block, bytes));
         st.insert(buf.clone(), block.len);
         buf
+    }
+
+    /// The buffer of `key` if it is in memory, with a header.
+    fn lookup(&self, key: BufKey) -> Option<BufRef> {
+        let found = self.index.lookup(key)?;
+        if !found.has_header {
+            self.state.lock().give_header(&found.buf);
+        }
+        Some(found.buf)
     }
 
     fn note_len(&self, buf: &Buf, old: usize, new: usize) {
@@ -220,6 +247,10 @@ impl BufCache {
 
     /// Marks `buf` as changed: it will be written at a later time (`bdwrite`).
     pub(crate) fn mark_dirty(&self, buf: &BufRef) {
+        // See the invariants of `super::flags`.
+        if buf.is_dirty() {
+            return;
+        }
         // A buffer that was dropped meanwhile belongs to a freed block: nothing is to be written.
         self.state.lock().set_dirty(buf);
     }

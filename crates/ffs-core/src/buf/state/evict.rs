@@ -1,12 +1,11 @@
 //! Eviction: which blocks lose their header or their place in memory.
 
-use super::super::block::{Backing, Tier};
+use super::super::block::{Backing, CachedBlock, Tier};
 use super::super::limits::CacheLimits;
 use super::super::queues::QueueId;
 use super::super::{BufKey, BufKind};
-use super::{CacheState, OWN_REFERENCES};
+use super::CacheState;
 use crate::openhash::{ItemId, NIL};
-use std::sync::Arc;
 
 impl CacheState {
     /// Makes space for a new block of `bytes` bytes. Returns how many blocks it evicted.
@@ -19,12 +18,14 @@ impl CacheState {
 
     /// Makes the block of `key`, if it is clean, the first to be evicted.
     pub(in super::super) fn age(&mut self, key: BufKey) {
-        let Some(id) = self.find_id(key).filter(|id| !self.blocks[*id].dirty) else { return };
-        if self.is_idle(id) && self.blocks[id].backing == Backing::Pages {
-            self.move_to(id, Tier::PagesOnly);
+        let Some(id) = self.index.id(key) else { return };
+        let buf = self.blocks[id].buf.as_ref();
+        if buf.is_none_or(|buf| buf.is_dirty()) {
+            return;
         }
+        buf.inspect(|buf| _ = buf.take_used());
+        self.take_header(id);
         self.queues.remove(&mut self.blocks, id);
-        self.blocks[id].referenced = false;
         self.queues.push_oldest(&mut self.blocks, id);
     }
 
@@ -34,6 +35,7 @@ impl CacheState {
     pub(in super::super) fn set_limits(&mut self, limits: CacheLimits) -> u64 {
         let policy_changed = limits.vmiodir != self.limits.vmiodir;
         self.limits = limits;
+        self.pressure.set_limits(&self.limits);
         let mut evicted = 0;
         for id in self.blocks.ids() {
             let block = &self.blocks[id];
@@ -41,26 +43,41 @@ impl CacheState {
             if !is_directory || (limits.vmiodir && !policy_changed) {
                 continue;
             }
-            match block.tier {
+            let (tier, bytes) = (block.tier, block.bytes);
+            match tier {
+                Tier::PagesOnly if self.evict(id) => evicted += 1,
+                // A lookup has just found it.
                 Tier::PagesOnly => {
-                    self.evict(id);
-                    evicted += 1;
+                    self.move_to(id, Tier::Header);
+                    self.recharge(id, bytes);
                 }
-                Tier::Header => self.recharge(id, block.bytes),
+                Tier::Header => self.recharge(id, bytes),
             }
         }
         evicted + self.evict_headers(0, 0) + self.evict_pages(0)
     }
 
-    /// Whether only the cache has the buffer.
-    fn is_idle(&self, id: ItemId) -> bool {
-        let buf = self.blocks[id].buf.as_ref();
-        buf.is_some_and(|buf| Arc::strong_count(buf) == OWN_REFERENCES)
+    /// Evicts a block unless it is in use. Returns whether it did.
+    fn evict(&mut self, id: ItemId) -> bool {
+        let idle = self.blocks[id].buf.as_ref().is_some_and(|b| self.index.remove_idle(id, b));
+        if idle {
+            self.counts[self.blocks[id].kind as usize].evictions += 1;
+            self.remove_unindexed(id);
+        }
+        idle
     }
 
-    fn evict(&mut self, id: ItemId) {
-        self.counts[self.blocks[id].kind as usize].evictions += 1;
-        self.remove(id);
+    /// Takes the header of a block of tier 1 that is backed by pages, unless it is in use. Returns
+    /// whether it did.
+    fn take_header(&mut self, id: ItemId) -> bool {
+        let CachedBlock { backing, tier, .. } = self.blocks[id];
+        let taken = backing == Backing::Pages
+            && tier == Tier::Header
+            && self.blocks[id].buf.as_ref().is_some_and(|buf| self.index.take_header(buf));
+        if taken {
+            self.move_to(id, Tier::PagesOnly);
+        }
+        taken
     }
 
     /// Takes headers from clean blocks until `headers` more headers and `bytes` more bytes fit.
@@ -77,12 +94,15 @@ impl CacheState {
             if id == NIL || self.give_second_chance(id) {
                 continue;
             }
-            if self.blocks[id].backing == Backing::Pages {
-                self.move_to(id, Tier::PagesOnly);
-            } else {
-                self.evict(id);
-                evicted += 1;
+            let pages = self.blocks[id].backing == Backing::Pages;
+            if pages && self.take_header(id) {
+                continue;
             }
+            if !pages && self.evict(id) {
+                evicted += 1;
+                continue;
+            }
+            self.requeue(id);
         }
         evicted
     }
@@ -100,21 +120,28 @@ impl CacheState {
             if id == NIL || self.give_second_chance(id) {
                 continue;
             }
-            self.evict(id);
-            evicted += 1;
+            if self.evict(id) {
+                evicted += 1;
+                continue;
+            }
+            self.requeue(id);
         }
         evicted
     }
 
-    /// Moves a block that is in use, or was since it was last examined, to the newest end of its
-    /// queue. Returns whether it did.
+    /// Moves a block that was used since it was last examined to the newest end of its queue.
+    /// Returns whether it did.
     fn give_second_chance(&mut self, id: ItemId) -> bool {
-        let spared = self.blocks[id].referenced || !self.is_idle(id);
+        let spared = self.blocks[id].buf.as_ref().is_some_and(|buf| buf.take_used());
         if spared {
-            self.blocks[id].referenced = false;
-            self.queues.remove(&mut self.blocks, id);
-            self.queues.push_newest(&mut self.blocks, id);
+            self.requeue(id);
         }
         spared
+    }
+
+    /// Moves a clean block to the newest end of its queue.
+    fn requeue(&mut self, id: ItemId) {
+        self.queues.remove(&mut self.blocks, id);
+        self.queues.push_newest(&mut self.blocks, id);
     }
 }

@@ -21,107 +21,67 @@ mod evict;
 use super::block::{BlockTable, CachedBlock, Tier};
 use super::dirty::DirtyList;
 use super::file_lists::FileLists;
+use super::index::BlockIndex;
 use super::limits::CacheLimits;
+use super::pressure::DirtyPressure;
 use super::queues::Queues;
 use super::space::SpaceUse;
 use super::spare::SpareBuffers;
 use super::stats::{CacheStats, ClassStats};
 use super::{Buf, BufKey, BufKind, BufRef};
-use crate::openhash::{ItemId, OpenHash};
+use crate::openhash::{ItemId, NIL};
 use ffs_ondisk::Ino;
-use foldhash::fast::FixedState;
-use std::hash::BuildHasher;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-
-/// References to a buffer that the cache itself has: one in the table of blocks and one in the
-/// index. The index has its own because with a hundred thousand blocks each step of a lookup waits
-/// for memory.
-const OWN_REFERENCES: usize = 2;
 
 /// The state that the cache's lock guards.
 pub(super) struct CacheState {
     blocks: BlockTable,
-    /// Blocks by key.
-    index: OpenHash<BufRef>,
-    hasher: FixedState,
+    /// Blocks by key, with locks of its own.
+    index: Arc<BlockIndex>,
     files: FileLists,
     queues: Queues,
     limits: CacheLimits,
     space: SpaceUse,
-    /// Lookups and evictions by kind of block; the sizes in it are not kept here.
+    /// Lookups and evictions by kind of block; the sizes in it, and the hits that the index
+    /// counts, are not kept here.
     counts: [ClassStats; BufKind::ALL.len()],
     pub(super) dirty: DirtyList,
+    pressure: Arc<DirtyPressure>,
     pub(super) spare: SpareBuffers,
 }
 
 impl CacheState {
-    pub(super) fn new(limits: CacheLimits) -> CacheState {
+    pub(super) fn new(
+        limits: CacheLimits,
+        index: Arc<BlockIndex>,
+        pressure: Arc<DirtyPressure>,
+    ) -> CacheState {
+        pressure.set_limits(&limits);
         CacheState {
             blocks: BlockTable::default(),
-            index: OpenHash::default(),
-            hasher: FixedState::default(),
+            index,
             files: FileLists::default(),
             queues: Queues::default(),
             limits,
             space: SpaceUse::default(),
             counts: Default::default(),
             dirty: DirtyList::default(),
+            pressure,
             spare: SpareBuffers::default(),
         }
-    }
-
-    fn hash(&self, key: BufKey) -> u32 {
-        (self.hasher.hash_one(key) >> 32) as u32
-    }
-
-    fn find(&self, key: BufKey) -> Option<(ItemId, &BufRef)> {
-        let found = self.index.find(self.hash(key), |id, buf| {
-            // The entry of the table and the buffer are far apart in memory: fetch both at once.
-            self.blocks.prefetch(id);
-            buf.is_some_and(|buf| buf.key == key)
-        });
-        found.and_then(|(id, buf)| Some((id, buf?)))
-    }
-
-    fn find_id(&self, key: BufKey) -> Option<ItemId> {
-        self.find(key).map(|(id, _)| id)
-    }
-
-    /// The number of `buf`, unless its block was dropped. Another block may have its key now.
-    fn id_of(&self, buf: &Buf) -> Option<ItemId> {
-        let (id, found) = self.find(buf.key)?;
-        std::ptr::eq(Arc::as_ptr(found), buf).then_some(id)
-    }
-
-    /// The buffer of `key`, without marking it as used.
-    pub(super) fn peek(&self, key: BufKey) -> Option<&Buf> {
-        self.find(key).map(|(_, buf)| &**buf)
-    }
-
-    /// Fetches the index entry of `key`, which is about to be looked up, into the processor's
-    /// cache.
-    pub(super) fn prefetch(&self, key: BufKey) {
-        self.index.prefetch(self.hash(key));
-    }
-
-    pub(super) fn contains(&self, key: BufKey) -> bool {
-        self.find(key).is_some()
     }
 
     pub(super) fn has_file(&self, ino: Ino) -> bool {
         self.files.has_file(ino)
     }
 
-    /// Finds the buffer of `key`, gives it a header and counts the hit.
-    pub(super) fn lookup(&mut self, key: BufKey) -> Option<BufRef> {
-        let (id, buf) = self.find(key)?;
-        let buf = Arc::clone(buf);
-        let block = &mut self.blocks[id];
-        block.referenced = true;
-        let (tier, kind) = (block.tier, block.kind);
-        let count = &mut self.counts[kind as usize];
-        match tier {
+    /// Gives the block of `buf`, which a lookup found without one, a header, and counts the hit.
+    pub(super) fn give_header(&mut self, buf: &Buf) {
+        let Some(id) = buf.place() else { return };
+        let count = &mut self.counts[buf.kind as usize];
+        match self.blocks[id].tier {
+            // Another thread was faster.
             Tier::Header => count.tier1_hits += 1,
             Tier::PagesOnly => {
                 count.tier2_hits += 1;
@@ -129,7 +89,6 @@ impl CacheState {
                 self.evict_headers(0, 0);
             }
         }
-        Some(buf)
     }
 
     /// Counts a lookup that has to read the device.
@@ -144,7 +103,8 @@ impl CacheState {
         let block = CachedBlock::new(Arc::clone(&buf), bytes, backing);
         self.space.charge(&block);
         let id = self.blocks.insert(block);
-        self.index.insert(self.hash(key), id, Some(buf));
+        buf.set_place(id);
+        self.index.insert(id, buf);
         if let BufKey::File(ino, _) = key {
             self.files.push(&mut self.blocks, ino, id);
         }
@@ -155,8 +115,19 @@ impl CacheState {
     /// buffer: then the buffer is returned.
     fn remove(&mut self, id: ItemId) -> Option<BufRef> {
         let key = self.blocks[id].buf.as_ref()?.key;
-        if self.blocks[id].dirty {
+        self.index.remove(id, key);
+        self.remove_unindexed(id)
+    }
+
+    /// Removes a block, which is not in the index any more, from the other lists, as
+    /// [`CacheState::remove`] does.
+    fn remove_unindexed(&mut self, id: ItemId) -> Option<BufRef> {
+        let buf = self.blocks[id].buf.as_ref()?;
+        let (key, dirty) = (buf.key, buf.is_dirty());
+        if dirty {
+            buf.set_dirty(false);
             self.dirty.remove(key, self.blocks[id].bytes);
+            self.note_dirty();
         } else {
             self.queues.remove(&mut self.blocks, id);
         }
@@ -164,8 +135,8 @@ impl CacheState {
         if let BufKey::File(ino, _) = key {
             self.files.remove(&mut self.blocks, ino, id);
         }
-        self.index.remove(self.hash(key), id);
         let buf = self.blocks[id].buf.take()?;
+        buf.set_place(NIL);
         self.blocks.release(id);
         match Arc::try_unwrap(buf) {
             Ok(buf) => {
@@ -178,7 +149,7 @@ impl CacheState {
 
     /// Removes the block of `key`; returns its buffer if another thread has it.
     pub(super) fn remove_key(&mut self, key: BufKey) -> Option<BufRef> {
-        self.find_id(key).and_then(|id| self.remove(id))
+        self.index.id(key).and_then(|id| self.remove(id))
     }
 
     /// Removes the blocks of a file with logical numbers in `range`; returns the buffers that other
@@ -186,7 +157,7 @@ impl CacheState {
     pub(super) fn remove_range(&mut self, ino: Ino, range: RangeInclusive<i64>) -> Vec<BufRef> {
         let width = range.end().checked_sub(*range.start());
         let ids = if width.is_some_and(|width| width < i64::from(self.files.len(ino))) {
-            range.filter_map(|lbn| self.find_id(BufKey::File(ino, lbn))).collect()
+            range.filter_map(|lbn| self.index.id(BufKey::File(ino, lbn))).collect()
         } else {
             self.files.in_range(&self.blocks, ino, &range)
         };
@@ -196,33 +167,42 @@ impl CacheState {
     /// Marks `buf` dirty, unless its block was dropped: the block that has its key now did not
     /// change.
     pub(super) fn set_dirty(&mut self, buf: &BufRef) {
-        let Some(id) = self.id_of(buf).filter(|id| !self.blocks[*id].dirty) else { return };
+        let Some(id) = buf.place().filter(|_| !buf.is_dirty()) else { return };
         self.queues.remove(&mut self.blocks, id);
-        self.blocks[id].dirty = true;
+        buf.set_dirty(true);
         self.dirty.insert(buf, self.blocks[id].bytes);
+        self.note_dirty();
     }
 
     /// Marks the dirty buffer `buf` clean, unless its block was dropped: the write of a dropped
     /// buffer does not clean the block that has its key now.
     pub(super) fn set_clean(&mut self, buf: &Buf) {
-        let Some(id) = self.id_of(buf).filter(|id| self.blocks[*id].dirty) else { return };
-        self.blocks[id].dirty = false;
+        let Some(id) = buf.place().filter(|_| buf.is_dirty()) else { return };
+        buf.set_dirty(false);
         self.dirty.remove(buf.key, self.blocks[id].bytes);
+        self.note_dirty();
         self.queues.push_newest(&mut self.blocks, id);
     }
 
     /// The block of `buf` has `bytes` bytes from now on, unless it was dropped.
     pub(super) fn resize(&mut self, buf: &Buf, bytes: usize) {
-        if let Some(id) = self.id_of(buf) {
+        if let Some(id) = buf.place() {
             self.recharge(id, bytes as u32);
         }
     }
 
+    /// Stores the sums of the dirty list where threads read them without the cache's lock.
+    fn note_dirty(&self) {
+        self.pressure.set(self.dirty.bytes(), self.dirty.len());
+    }
+
     /// Charges a block anew for `bytes` bytes.
     fn recharge(&mut self, id: ItemId, bytes: u32) {
-        let CachedBlock { dirty, kind, bytes: old, .. } = self.blocks[id];
+        let CachedBlock { kind, bytes: old, .. } = self.blocks[id];
+        let dirty = self.blocks[id].buf.as_ref().is_some_and(|buf| buf.is_dirty());
         if dirty {
             self.dirty.resize(old, bytes);
+            self.note_dirty();
         } else {
             self.queues.remove(&mut self.blocks, id);
         }
@@ -236,8 +216,12 @@ impl CacheState {
         }
     }
 
-    /// Gives a clean block its header or takes it away.
+    /// Gives a clean block its header, or takes it away, which [`BlockIndex::take_header`] has
+    /// allowed.
     fn move_to(&mut self, id: ItemId, tier: Tier) {
+        if let (Tier::Header, Some(buf)) = (tier, &self.blocks[id].buf) {
+            buf.set_header(true);
+        }
         self.queues.remove(&mut self.blocks, id);
         self.space.discharge(&self.blocks[id]);
         self.blocks[id].tier = tier;
@@ -245,21 +229,13 @@ impl CacheState {
         self.queues.push_newest(&mut self.blocks, id);
     }
 
-    /// Whether so much is dirty that operations have to write.
-    pub(super) fn is_too_dirty(&self) -> bool {
-        self.dirty.bytes() > self.limits.dirty || self.dirty.len() > self.limits.dirty_blocks
-    }
-
-    /// Whether three quarters of the limit of dirty buffers are reached, in bytes or in blocks.
-    pub(super) fn buf_daemon_due(&self) -> bool {
-        let due = |dirty: usize, limit: usize| dirty > limit - limit / 4;
-        due(self.dirty.bytes(), self.limits.dirty)
-            || due(self.dirty.len(), self.limits.dirty_blocks)
-    }
-
     pub(super) fn stats(&self) -> CacheStats {
         let directories = self.files.directories();
-        CacheStats::new(&self.counts, &self.space, self.dirty.bytes(), directories)
+        let mut counts = self.counts;
+        for (count, hits) in counts.iter_mut().zip(self.index.hits()) {
+            count.tier1_hits += hits;
+        }
+        CacheStats::new(&counts, &self.space, self.dirty.bytes(), directories)
     }
 
     /// Checks every list, and the sums against the blocks.
@@ -272,8 +248,14 @@ impl CacheState {
             let buf = block.buf.as_ref().expect("a block in use has a buffer");
             let pages = block.backing == super::block::Backing::Pages;
             assert!(block.charged >= block.bytes && (block.tier == Tier::Header || pages));
-            assert!(!block.dirty || block.tier == Tier::Header);
-            let users = Arc::strong_count(buf) - OWN_REFERENCES;
+            let dirty = buf.is_dirty();
+            assert!(!dirty || block.tier == Tier::Header);
+            assert_eq!(buf.has_header(), block.tier == Tier::Header);
+            assert!(
+                self.index.peek(buf.key, |found| std::ptr::eq(found, &raw const **buf))
+                    == Some(true)
+            );
+            let users = Arc::strong_count(buf) - super::index::OWN_REFERENCES;
             assert!(block.tier == Tier::Header || users == 0, "a block in use lost its header");
             space.charge(block);
             if let BufKey::File(ino, _) = buf.key {
@@ -282,7 +264,7 @@ impl CacheState {
                     directories.insert(ino);
                 }
             }
-            clean += usize::from(!block.dirty);
+            clean += usize::from(!dirty);
             all += 1;
         }
         assert_eq!(self.space, space);
