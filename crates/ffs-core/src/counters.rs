@@ -4,9 +4,8 @@
 //! that they do not take each other's cache lines; a value is the sum of the cells. No decision of
 //! the core depends on a counter.
 
-use crate::padded::Padded;
-use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::per_thread::PerThread;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number with a BSD name: a count since the mount, or a present quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,30 +25,8 @@ impl Gauge {
     }
 }
 
-/// The number of sets of cells. Threads beyond it share them.
-const SETS: usize = 8;
-
 /// Counters of one mount. They dereference to the cells of the calling thread.
-#[derive(Debug, Default)]
-pub(crate) struct Counters([Padded<Cells>; SETS]);
-
-impl Deref for Counters {
-    type Target = Cells;
-
-    fn deref(&self) -> &Cells {
-        &self.0[set_of_thread()]
-    }
-}
-
-/// The set of cells of the calling thread: threads take them in turn.
-fn set_of_thread() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SETS;
-    }
-    // A thread that ends has no such value any more.
-    MINE.try_with(|mine| *mine).unwrap_or(0)
-}
+pub(crate) type Counters = PerThread<Cells>;
 
 macro_rules! bsd_name {
     ($name:ident $bsd:literal) => {
@@ -75,12 +52,12 @@ macro_rules! counters {
             $(#[doc = $meaning] pub $name: u64,)*
         }
 
-        impl Counters {
+        impl PerThread<Cells> {
             /// Reads every counter.
             #[must_use]
             pub(crate) fn values(&self) -> CounterValues {
                 let mut all = CounterValues::default();
-                for cells in &self.0 {
+                for cells in self.all() {
                     $(all.$name = all.$name.wrapping_add(cells.$name.load(Ordering::Relaxed));)*
                 }
                 all

@@ -34,7 +34,7 @@ mod openhash;
 mod ops;
 mod options;
 mod ordering;
-mod padded;
+mod per_thread;
 mod prefetch;
 mod quota;
 mod snapshot;

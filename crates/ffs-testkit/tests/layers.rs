@@ -62,7 +62,7 @@ const COMMON: &[&str] = &[
     "error",
     "openhash",
     "options",
-    "padded",
+    "per_thread",
     "prefetch",
     "source",
     "sparse_array",

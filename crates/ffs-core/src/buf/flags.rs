@@ -1,8 +1,8 @@
 //! What a thread may ask of a buffer without the cache's lock.
 //!
 //! # Invariants
-//! 1. `place`, `dirty` and `header` change only under the cache's lock; `header` becomes false only
-//!    under the lock of the block's part of the index, too.
+//! 1. `place`, `dirty` and `header` change only while a thread has the cache's lock alone. A buffer
+//!    in use does not lose its header.
 //! 2. A thread that has changed a buffer and finds `dirty` true need not mark it: a write makes it
 //!    false only with the content locked and unchanged since the write image was made.
 
@@ -35,6 +35,7 @@ impl Flags {
 
 impl Buf {
     /// The number of its block, unless the block was dropped: another block may have its key now.
+    /// The caller has the cache's lock: numbers are used again.
     pub(super) fn place(&self) -> Option<ItemId> {
         Some(self.flags.place.load(Ordering::Relaxed)).filter(|id| *id != NIL)
     }

@@ -10,7 +10,7 @@
 //! | [`in_place`], [`put_content`] | writing file data from a source, past the buffers |
 //! | [`hooks`] | [`WriteHooks`], [`CopyOnWrite`]: ordering modes and snapshots in the write path |
 //! | [`state`] | which blocks are in memory; eviction |
-//! | [`index`], [`flags`] | what a lookup needs, without the cache's lock |
+//! | [`flags`] | what a thread may ask of a buffer without the cache's lock |
 //! | [`block`], [`links`] | the table of blocks |
 //! | [`queues`], [`file_lists`], [`dirty`] | the lists over it |
 //! | [`space`], [`limits`], [`pressure`], [`stats`] | memory: in use, allowed, reported |
@@ -37,11 +37,10 @@
 //! 5. The order of writes is a function of the calls alone: no hash is randomised.
 //!
 //! # Locking
-//! The cache's own lock is held for moments and never across I/O. The lock of a part of the index
-//! is taken after it. A lookup of a block with a header takes only the lock of one part, and
-//! marking a dirty buffer dirty takes none. A buffer's `data` lock is held across the read that
-//! fills it; its `io` lock across a write of it. A thread that holds the lock of one buffer must
-//! not write others ([`BufCache::write_bufs`]).
+//! The cache's own lock is held for moments and never across I/O. Lookups of blocks with a header
+//! share it, and marking a dirty buffer dirty takes no lock. A buffer's `data` lock is held across
+//! the read that fills it; its `io` lock across a write of it. A thread that holds the lock of one
+//! buffer must not write others ([`BufCache::write_bufs`]).
 //!
 //! Reference: `spec/soft-updates.md` §2, §11, §12; `spec/directories-and-caches.md` §7.
 
@@ -52,7 +51,6 @@ mod file_lists;
 mod flags;
 mod hooks;
 mod in_place;
-mod index;
 mod limits;
 mod links;
 mod pressure;
@@ -151,14 +149,18 @@ pub(crate) struct DiskBlock {
 }
 
 /// A buffer: a block in memory. Shared by reference; its content is behind its lock.
+///
+/// A lookup and an eviction read the first fields, which share a cache line with the counts of
+/// references.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Buf {
     pub(crate) key: BufKey,
+    flags: flags::Flags,
     pub(crate) kind: BufKind,
-    data: RwLock<BufData>,
     /// Held across a write of this buffer.
     io: Mutex<()>,
-    flags: flags::Flags,
+    data: RwLock<BufData>,
 }
 
 /// A counted reference; a buffer that is referenced is not evicted.

@@ -91,7 +91,7 @@ fn fill(c: &BufCache, ino: u32, lbn: i64, len: usize, with: u8) -> BufRef {
 /// Checks that the sums and lists agree with the blocks, and that after making space only blocks
 /// that must stay exceed the limits. `held` buffers are in use.
 fn audit(c: &BufCache, held: usize) {
-    let mut st = c.state.lock();
+    let mut st = c.state.write();
     st.audit();
     st.make_space(BufKind::Data, 0);
     st.audit();
@@ -159,9 +159,9 @@ fn history(seed: u64) {
                 let (pages, headers) = (n(&mut rng, 30) * BLOCK, n(&mut rng, 40));
                 let (space, malloc) = (n(&mut rng, 20) * BLOCK, n(&mut rng, 16) * 512);
                 let l = limits(pages, headers, space, malloc, rng.below(2) == 0);
-                c.state.lock().set_limits(l);
+                c.state.write().set_limits(l);
             }
-            _ => c.state.lock().age(key),
+            _ => c.state.write().age(key),
         }
         audit(&c, held.len());
     }
@@ -225,15 +225,15 @@ fn a_change_of_policy_drops_directory_pages_but_no_dirty_block() {
     let dirty = fill(&c, 2, 0, FRAG, 7);
     drop(dirty);
     assert_eq!(c.stats().directories.tier2_blocks, 5);
-    c.state.lock().set_limits(limits(1 << 20, 4, 1 << 20, 2048, false));
+    c.state.write().set_limits(limits(1 << 20, 4, 1 << 20, 2048, false));
     let s = c.stats();
     assert_eq!((s.directories.tier2_blocks, s.pagespace), (0, 0));
     assert_eq!((s.directories.tier1_blocks, s.bufmallocspace, s.bufspace), (4, 2048, 2 * 4096));
-    c.state.lock().set_limits(limits(1 << 20, 4, 1 << 20, 2048, true));
+    c.state.write().set_limits(limits(1 << 20, 4, 1 << 20, 2048, true));
     let s = c.stats();
     assert_eq!((s.bufmallocspace, s.bufspace, s.pagespace), (0, 4 * 4096, 4 * 4096));
     c.write_delayed().unwrap();
-    c.state.lock().set_limits(limits(0, 0, 0, 0, true));
+    c.state.write().set_limits(limits(0, 0, 0, 0, true));
     assert_eq!(c.stats().headers, 0);
     assert_eq!(content(&c, 2, 0, FRAG), 7);
 }
@@ -244,9 +244,9 @@ fn a_write_cleans_its_own_buffer_only() {
     let old = fill(&c, 1, 0, FRAG, 1);
     c.invalidate(old.key);
     let new = fill(&c, 1, 0, FRAG, 2);
-    c.state.lock().set_clean(&old);
+    c.state.write().set_clean(&old);
     assert!(c.is_dirty(&new), "the change of the new buffer would be lost");
-    c.state.lock().set_clean(&new);
+    c.state.write().set_clean(&new);
     assert!(!c.is_dirty(&new));
 }
 
@@ -267,7 +267,7 @@ fn limits_that_are_set_hold_for_dirty_blocks_too() {
         if c.is_too_dirty() {
             c.write_delayed().unwrap();
         }
-        assert_eq!(c.state.lock().dirty.len(), left);
+        assert_eq!(c.state.write().dirty.len(), left);
     }
 }
 
@@ -338,7 +338,7 @@ fn a_block_changed_while_it_was_written_stays_dirty() {
     c.write_delayed().unwrap();
     assert!(!c.is_dirty(&buf));
     drop(buf);
-    c.state.lock().set_limits(limits(0, 0, 0, 0, true));
+    c.state.write().set_limits(limits(0, 0, 0, 0, true));
     assert_eq!(content(&c, 1, 0, FRAG), 9);
 }
 
@@ -382,7 +382,7 @@ fn threads_lose_no_change_while_blocks_lose_headers_and_memory() {
                         }
                         (3, _) => c.write_delayed().unwrap(),
                         (4, _) => {
-                            c.state.lock().set_limits(limits(
+                            c.state.write().set_limits(limits(
                                 6 * BLOCK,
                                 3,
                                 BLOCK,

@@ -101,7 +101,7 @@ impl BufCache {
         let bufs = self.dirty_in_range(keys);
         let keys: Vec<BufKey> = bufs.iter().map(|b| b.key).collect();
         drop(self.write_bufs(bufs));
-        let mut st = self.state.lock();
+        let mut st = self.state.write();
         for key in keys {
             st.age(key);
         }
@@ -296,7 +296,7 @@ impl BufCache {
             let rolled_back = matches!(m.image, WriteImage::Copied { rolled_back: true, .. });
             if result.is_ok() && (again || rolled_back) {
                 bump(&self.counters.writes_rolled_back);
-                self.state.lock().dirty.restart_age(m.buf);
+                self.state.write().dirty.restart_age(m.buf);
                 outcome = WriteOutcome::RolledBack;
             } else if result.is_ok() {
                 self.clean_if_unchanged(m);
@@ -374,7 +374,7 @@ impl BufCache {
             }
             WriteImage::Copied { version, .. } => version,
         };
-        let mut st = self.state.lock();
+        let mut st = self.state.write();
         // The content stays locked meanwhile: a thread that changes the buffer later finds it clean
         // when it marks it dirty.
         match m.buf.data.try_read() {

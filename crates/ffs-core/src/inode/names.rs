@@ -28,8 +28,10 @@ impl Names<'_> {
 
     /// Looks up `name` in `dir`, which the caller has locked.
     pub(crate) fn lookup(self, dir: &Inode, name: &[u8]) -> CacheLookup<Arc<Inode>> {
-        let found = self.0.state.read().names.lookup(dir.ino, name);
-        if matches!(found, CacheLookup::Negative) {
+        let st = self.0.state.read();
+        let found = st.names.lookup(dir.ino, name);
+        if matches!(found, CacheLookup::Negative) && !st.names.is_newest_negative(dir.ino, name) {
+            drop(st);
             self.0.state.write().names.note_negative(dir.ino, name);
         }
         found
@@ -82,6 +84,6 @@ impl Names<'_> {
     /// Enters the directory to which `..` of `dir` leads. The caller has had `dir` locked since it
     /// read `..`.
     pub(crate) fn set_parent(self, dir: &Inode, parent: Ino) {
-        self.0.state.write().names.set_parent(&dir.names, parent);
+        self.0.state.read().names.set_parent(&dir.names, parent);
     }
 }

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. An inode to which a reference (`Arc`) exists is in the table, unless it was freed. The table
 //!    drops an inode only if its own reference and those of the name cache are the only ones. It
-//!    tests this under its lock, and references are handed out only under this lock.
+//!    tests this while it has its lock alone, and references are handed out only under this lock.
 //! 2. An inode is decoded from its block's buffer and entered under the table's lock. So it cannot
 //!    be older than an inode of the same number that was dropped before.
 //! 3. An inode is dropped together with the names in it and to it: the name cache refers only to

@@ -198,12 +198,18 @@ impl<H: VnodeRef> NameCache<H> {
         }
     }
 
-    /// Makes the negative entry of a name, which was just looked up, the newest.
+    /// Whether the negative entry that was looked up last is for this name.
+    pub(crate) fn is_newest_negative(&self, dir: Ino, name: &[u8]) -> bool {
+        self.entries.is_for(self.newest_negative.get(), dir, name)
+    }
+
+    /// Makes the negative entry of a name, which was just looked up, the newest. Does nothing if it
+    /// was evicted since.
     pub(crate) fn note_negative(&mut self, dir: Ino, name: &[u8]) {
         let found = self.index.find(self.hash(dir, name), |id, file| {
             file.is_none() && self.entries.is_for(id, dir, name)
         });
-        if let Some(id) = found.map(|(id, _)| id).filter(|id| *id != self.newest_negative.get()) {
+        if let Some((id, _)) = found {
             self.remove_negative(id);
             self.push_negative(id);
         }

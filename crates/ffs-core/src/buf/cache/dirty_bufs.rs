@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 impl BufCache {
     /// Sets the time by which buffers age, seconds since 1970. Called about once a second.
     pub(crate) fn set_time(&self, now: i64) {
-        self.state.lock().dirty.set_time(now);
+        self.state.write().dirty.set_time(now);
     }
 
     /// How many buffers are dirty.
@@ -18,13 +18,13 @@ impl BufCache {
 
     /// All dirty buffers.
     pub(crate) fn dirty_bufs(&self) -> Vec<BufRef> {
-        self.state.lock().dirty.all()
+        self.state.read().dirty.all()
     }
 
     /// The third of the dirty buffers that has waited longest. If three quarters of the limit are
     /// dirty, the others are half of the limit, FreeBSD's `lodirtybuffers`.
     pub(crate) fn oldest_dirty(&self) -> Vec<BufRef> {
-        let mut all = self.state.lock().dirty.with_age();
+        let mut all = self.state.read().dirty.with_age();
         // The sort is stable: buffers of one second stay in the order of their keys.
         all.sort_by_key(|(since, _)| *since);
         all.truncate(all.len().div_ceil(3));
@@ -33,12 +33,12 @@ impl BufCache {
 
     /// The dirty buffers that have waited as long as `delays` allows.
     pub(crate) fn due(&self, delays: Delays) -> Vec<BufRef> {
-        self.state.lock().dirty.due(delays)
+        self.state.read().dirty.due(delays)
     }
 
     /// The dirty buffer of `key`.
     pub(crate) fn dirty_buf(&self, key: BufKey) -> Option<BufRef> {
-        self.state.lock().dirty.get(key)
+        self.state.read().dirty.get(key)
     }
 
     /// The dirty buffers of a file: data, indirect blocks, extended attributes.
@@ -54,12 +54,12 @@ impl BufCache {
 
     /// The dirty buffers whose keys are in `keys`.
     pub(in crate::buf) fn dirty_in_range(&self, keys: RangeInclusive<BufKey>) -> Vec<BufRef> {
-        self.state.lock().dirty.in_range(keys)
+        self.state.read().dirty.in_range(keys)
     }
 
     /// Whether the device lacks the newest content of a block whose key is in `keys`.
     pub(crate) fn has_dirty(&self, keys: RangeInclusive<BufKey>) -> bool {
-        self.state.lock().dirty.has_any(keys)
+        self.state.read().dirty.has_any(keys)
     }
 
     /// Marks `bufs` dirty as if they had changed, so that they are written again even if a write of

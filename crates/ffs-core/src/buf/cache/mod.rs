@@ -3,7 +3,6 @@
 mod dirty_bufs;
 
 use super::hooks::{CopyOnWrite, Disposition, WriteHooks};
-use super::index::BlockIndex;
 use super::limits::CacheLimits;
 use super::pressure::DirtyPressure;
 use super::spare::NewContent;
@@ -13,7 +12,7 @@ use super::{Buf, BufKey, BufKind, BufRef, DiskBlock, LOG};
 use crate::counters::{Counters, add, bump};
 use crate::error::{Error, Result};
 use crate::prefetch;
-use crate::sync::Mutex;
+use crate::sync::RwLock;
 use crate::tunables::Tunables;
 use ffs_device::BlockDevice;
 use ffs_device::clock::Clock;
@@ -32,9 +31,7 @@ pub(crate) struct BufCache {
     pub(super) hooks: Arc<dyn WriteHooks>,
     /// See [`BufCache::set_copy_on_write`].
     pub(super) copy_on_write: OnceLock<Weak<dyn CopyOnWrite>>,
-    pub(super) state: Mutex<CacheState>,
-    /// The index in `state`, whose parts have locks of their own.
-    index: Arc<BlockIndex>,
+    pub(super) state: RwLock<CacheState>,
     /// The sums in `state` of what is dirty.
     pressure: Arc<DirtyPressure>,
     /// The device delays writes, so a buffer in use has to wait for them.
@@ -59,8 +56,8 @@ impl BufCache {
     pub(crate) fn new(parts: CacheParts) -> BufCache {
         let CacheParts { g, dev, clock, counters, hooks, limits } = parts;
         let delays_writes = dev.delays_writes();
-        let (index, pressure) = (Arc::new(BlockIndex::new()), Arc::default());
-        let state = CacheState::new(limits, Arc::clone(&index), Arc::clone(&pressure));
+        let pressure = Arc::default();
+        let state = CacheState::new(limits, Arc::clone(&pressure));
         BufCache {
             g,
             dev,
@@ -68,8 +65,7 @@ impl BufCache {
             counters,
             hooks,
             copy_on_write: OnceLock::new(),
-            state: Mutex::new(state),
-            index,
+            state: RwLock::new(state),
             pressure,
             delays_writes,
             needs_check: AtomicBool::new(false),
@@ -99,7 +95,7 @@ impl BufCache {
         let DiskBlock { key, kind, addr, len } = block;
         trace!(target: LOG, %key, ?kind, fragment = addr.0, len, "read");
         bump(&self.counters.buf_misses);
-        self.state.lock().count_miss(kind);
+        self.state.write().count_miss(kind);
         self.fill(&buf, addr, len)?;
         Ok(buf)
     }
@@ -152,22 +148,21 @@ impl BufCache {
     /// Fetches the `len` bytes at `at` of the block of `key`, which are about to be used, into the
     /// processor's cache if the block is in memory.
     pub(crate) fn prefetch(&self, key: BufKey, at: usize, len: usize) {
-        self.index.peek(key, |buf| {
-            if let Some(data) = buf.data.try_read() {
-                prefetch::bytes(data.bytes.get(at..at + len).unwrap_or(&[]));
-            }
-        });
+        let st = self.state.read();
+        if let Some(data) = st.peek(key).and_then(|buf| buf.data.try_read()) {
+            prefetch::bytes(data.bytes.get(at..at + len).unwrap_or(&[]));
+        }
     }
 
     /// As [`BufCache::prefetch`], but fetches only the first memory that a lookup of `key` reads.
     pub(crate) fn prefetch_lookup(&self, key: BufKey) {
-        self.index.prefetch(key);
+        self.state.read().prefetch(key);
     }
 
     /// Whether the block of `key` is in memory, perhaps not filled yet. The block does not count as
     /// used.
     pub(crate) fn contains(&self, key: BufKey) -> bool {
-        self.index.id(key).is_some()
+        self.state.read().contains(key)
     }
 
     /// Reads the block from the device into `buf`, unless another thread did meanwhile.
@@ -202,13 +197,13 @@ impl BufCache {
         if let Some(buf) = self.lookup(block.key) {
             return buf;
         }
-        let mut st = self.state.lock();
-        // Blocks enter the index under this lock only.
-        if let Some(found) = self.index.lookup(block.key) {
-            if !found.has_header {
-                st.give_header(&found.buf);
+        let mut st = self.state.write();
+        // Another thread may have been faster.
+        if let Some(buf) = st.lookup(block.key) {
+            if !buf.has_header() {
+                st.give_header(&buf);
             }
-            return found.buf;
+            return buf;
         }
         add(&self.counters.buf_evictions, st.make_space(block.kind, block.len));
         let bytes = st.spare.take(block.len, content);
@@ -219,22 +214,23 @@ impl BufCache {
 
     /// The buffer of `key` if it is in memory, with a header.
     fn lookup(&self, key: BufKey) -> Option<BufRef> {
-        let found = self.index.lookup(key)?;
-        if !found.has_header {
-            self.state.lock().give_header(&found.buf);
+        let buf = self.state.read().lookup(key)?;
+        // A block in use keeps its header.
+        if !buf.has_header() {
+            self.state.write().give_header(&buf);
         }
-        Some(found.buf)
+        Some(buf)
     }
 
     fn note_len(&self, buf: &Buf, old: usize, new: usize) {
         if old != new {
-            self.state.lock().resize(buf, new);
+            self.state.write().resize(buf, new);
         }
     }
 
     /// Applies new limits and the policy for directory blocks.
     pub(crate) fn retune(&self, t: &Tunables) {
-        let mut st = self.state.lock();
+        let mut st = self.state.write();
         // Read under the lock: of two changes at once, the later call sees both.
         let evicted = st.set_limits(CacheLimits::of(t));
         add(&self.counters.buf_evictions, evicted);
@@ -242,7 +238,7 @@ impl BufCache {
 
     /// Lookups and memory by kind of block.
     pub(crate) fn stats(&self) -> CacheStats {
-        self.state.lock().stats()
+        self.state.read().stats()
     }
 
     /// Marks `buf` as changed: it will be written at a later time (`bdwrite`).
@@ -252,7 +248,7 @@ impl BufCache {
             return;
         }
         // A buffer that was dropped meanwhile belongs to a freed block: nothing is to be written.
-        self.state.lock().set_dirty(buf);
+        self.state.write().set_dirty(buf);
     }
 
     /// Marks `buf` as changed and writes it as the ordering mode requires (`bdwrite` or `bwrite`).
@@ -297,7 +293,7 @@ impl BufCache {
     /// Drops the buffer of `key` with all its changes: its block is about to be freed. On return no
     /// write of it is in flight, and none will begin. The caller holds no guard of it.
     pub(crate) fn invalidate(&self, key: BufKey) {
-        let shared = self.state.lock().remove_key(key);
+        let shared = self.state.write().remove_key(key);
         if let Some(buf) = shared {
             buf.invalidate();
         }
@@ -306,7 +302,7 @@ impl BufCache {
     /// Drops all buffers of a file whose logical block numbers are in `range`, as
     /// [`BufCache::invalidate`] does: the file is truncated.
     pub(crate) fn invalidate_range(&self, ino: Ino, range: RangeInclusive<i64>) {
-        let shared = self.state.lock().remove_range(ino, range);
+        let shared = self.state.write().remove_range(ino, range);
         for buf in shared {
             buf.invalidate();
         }
@@ -314,7 +310,7 @@ impl BufCache {
 
     /// Whether blocks of a file are in memory.
     pub(crate) fn has_file(&self, ino: Ino) -> bool {
-        self.state.lock().has_file(ino)
+        self.state.read().has_file(ino)
     }
 
     /// Records that metadata could not be read, that a write failed, or that a structure on the

@@ -1,11 +1,12 @@
 //! Eviction: which blocks lose their header or their place in memory.
 
-use super::super::block::{Backing, CachedBlock, Tier};
+use super::super::block::{Backing, Tier};
 use super::super::limits::CacheLimits;
 use super::super::queues::QueueId;
 use super::super::{BufKey, BufKind};
-use super::CacheState;
+use super::{CacheState, OWN_REFERENCES};
 use crate::openhash::{ItemId, NIL};
+use std::sync::Arc;
 
 impl CacheState {
     /// Makes space for a new block of `bytes` bytes. Returns how many blocks it evicted.
@@ -18,13 +19,11 @@ impl CacheState {
 
     /// Makes the block of `key`, if it is clean, the first to be evicted.
     pub(in super::super) fn age(&mut self, key: BufKey) {
-        let Some(id) = self.index.id(key) else { return };
-        let buf = self.blocks[id].buf.as_ref();
-        if buf.is_none_or(|buf| buf.is_dirty()) {
-            return;
+        let Some((id, buf)) = self.find(key).filter(|(_, buf)| !buf.is_dirty()) else { return };
+        buf.take_used();
+        if self.is_idle(id) && self.blocks[id].backing == Backing::Pages {
+            self.move_to(id, Tier::PagesOnly);
         }
-        buf.inspect(|buf| _ = buf.take_used());
-        self.take_header(id);
         self.queues.remove(&mut self.blocks, id);
         self.queues.push_oldest(&mut self.blocks, id);
     }
@@ -43,41 +42,26 @@ impl CacheState {
             if !is_directory || (limits.vmiodir && !policy_changed) {
                 continue;
             }
-            let (tier, bytes) = (block.tier, block.bytes);
-            match tier {
-                Tier::PagesOnly if self.evict(id) => evicted += 1,
-                // A lookup has just found it.
+            match block.tier {
                 Tier::PagesOnly => {
-                    self.move_to(id, Tier::Header);
-                    self.recharge(id, bytes);
+                    self.evict(id);
+                    evicted += 1;
                 }
-                Tier::Header => self.recharge(id, bytes),
+                Tier::Header => self.recharge(id, block.bytes),
             }
         }
         evicted + self.evict_headers(0, 0) + self.evict_pages(0)
     }
 
-    /// Evicts a block unless it is in use. Returns whether it did.
-    fn evict(&mut self, id: ItemId) -> bool {
-        let idle = self.blocks[id].buf.as_ref().is_some_and(|b| self.index.remove_idle(id, b));
-        if idle {
-            self.counts[self.blocks[id].kind as usize].evictions += 1;
-            self.remove_unindexed(id);
-        }
-        idle
+    /// Whether only the cache has the buffer.
+    fn is_idle(&self, id: ItemId) -> bool {
+        let buf = self.blocks[id].buf.as_ref();
+        buf.is_some_and(|buf| Arc::strong_count(buf) == OWN_REFERENCES)
     }
 
-    /// Takes the header of a block of tier 1 that is backed by pages, unless it is in use. Returns
-    /// whether it did.
-    fn take_header(&mut self, id: ItemId) -> bool {
-        let CachedBlock { backing, tier, .. } = self.blocks[id];
-        let taken = backing == Backing::Pages
-            && tier == Tier::Header
-            && self.blocks[id].buf.as_ref().is_some_and(|buf| self.index.take_header(buf));
-        if taken {
-            self.move_to(id, Tier::PagesOnly);
-        }
-        taken
+    fn evict(&mut self, id: ItemId) {
+        self.counts[self.blocks[id].kind as usize].evictions += 1;
+        self.remove(id);
     }
 
     /// Takes headers from clean blocks until `headers` more headers and `bytes` more bytes fit.
@@ -94,15 +78,12 @@ impl CacheState {
             if id == NIL || self.give_second_chance(id) {
                 continue;
             }
-            let pages = self.blocks[id].backing == Backing::Pages;
-            if pages && self.take_header(id) {
-                continue;
-            }
-            if !pages && self.evict(id) {
+            if self.blocks[id].backing == Backing::Pages {
+                self.move_to(id, Tier::PagesOnly);
+            } else {
+                self.evict(id);
                 evicted += 1;
-                continue;
             }
-            self.requeue(id);
         }
         evicted
     }
@@ -120,28 +101,21 @@ impl CacheState {
             if id == NIL || self.give_second_chance(id) {
                 continue;
             }
-            if self.evict(id) {
-                evicted += 1;
-                continue;
-            }
-            self.requeue(id);
+            self.evict(id);
+            evicted += 1;
         }
         evicted
     }
 
-    /// Moves a block that was used since it was last examined to the newest end of its queue.
-    /// Returns whether it did.
+    /// Moves a block that is in use, or was since it was last examined, to the newest end of its
+    /// queue. Returns whether it did.
     fn give_second_chance(&mut self, id: ItemId) -> bool {
-        let spared = self.blocks[id].buf.as_ref().is_some_and(|buf| buf.take_used());
+        let used = self.blocks[id].buf.as_ref().is_some_and(|buf| buf.take_used());
+        let spared = used || !self.is_idle(id);
         if spared {
-            self.requeue(id);
+            self.queues.remove(&mut self.blocks, id);
+            self.queues.push_newest(&mut self.blocks, id);
         }
         spared
-    }
-
-    /// Moves a clean block to the newest end of its queue.
-    fn requeue(&mut self, id: ItemId) {
-        self.queues.remove(&mut self.blocks, id);
-        self.queues.push_newest(&mut self.blocks, id);
     }
 }

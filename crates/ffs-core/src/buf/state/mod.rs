@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! 1. A block in **tier 1** has a buffer header: at most `nbuf` of them, with at most `hibufspace`
-//!    bytes. A block in **tier 2** has only pages of the page cache; it is clean and has no users.
-//!    A lookup gives it a header again without reading the device. The blocks of both tiers that
-//!    are backed by pages have at most `cache` bytes.
+//!    bytes. A block in **tier 2** has only pages of the page cache; it is clean and has no users,
+//!    except lookups that are about to give it a header again, without reading the device. The
+//!    blocks of both tiers that are backed by pages have at most `cache` bytes.
 //! 2. Every block is backed by pages (its size rounded up to 4096), but directory blocks only while
 //!    `vmiodirenable` is on. Otherwise a directory block has private memory: up to 2048 bytes in
 //!    multiples of 512 while `maxbufmallocspace` has space, else rounded up to 4096 and counted in
@@ -21,7 +21,6 @@ mod evict;
 use super::block::{BlockTable, CachedBlock, Tier};
 use super::dirty::DirtyList;
 use super::file_lists::FileLists;
-use super::index::BlockIndex;
 use super::limits::CacheLimits;
 use super::pressure::DirtyPressure;
 use super::queues::Queues;
@@ -29,22 +28,34 @@ use super::space::SpaceUse;
 use super::spare::SpareBuffers;
 use super::stats::{CacheStats, ClassStats};
 use super::{Buf, BufKey, BufKind, BufRef};
-use crate::openhash::{ItemId, NIL};
+use crate::counters::bump;
+use crate::openhash::{ItemId, NIL, OpenHash};
+use crate::per_thread::PerThread;
 use ffs_ondisk::Ino;
+use foldhash::fast::FixedState;
+use std::hash::BuildHasher;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// References to a buffer that the cache itself has: one in the table of blocks and one in the
+/// index. The index has its own because with a hundred thousand blocks each step of a lookup waits
+/// for memory.
+const OWN_REFERENCES: usize = 2;
 
 /// The state that the cache's lock guards.
 pub(super) struct CacheState {
     blocks: BlockTable,
-    /// Blocks by key, with locks of its own.
-    index: Arc<BlockIndex>,
+    /// Blocks by key.
+    index: OpenHash<BufRef>,
+    hasher: FixedState,
     files: FileLists,
     queues: Queues,
     limits: CacheLimits,
     space: SpaceUse,
-    /// Lookups and evictions by kind of block; the sizes in it, and the hits that the index
-    /// counts, are not kept here.
+    /// Hits of blocks with a header, by kind of block.
+    hits: PerThread<[AtomicU64; BufKind::ALL.len()]>,
+    /// Other lookups, and evictions, by kind of block; the sizes in it are not kept here.
     counts: [ClassStats; BufKind::ALL.len()],
     pub(super) dirty: DirtyList,
     pressure: Arc<DirtyPressure>,
@@ -52,19 +63,17 @@ pub(super) struct CacheState {
 }
 
 impl CacheState {
-    pub(super) fn new(
-        limits: CacheLimits,
-        index: Arc<BlockIndex>,
-        pressure: Arc<DirtyPressure>,
-    ) -> CacheState {
+    pub(super) fn new(limits: CacheLimits, pressure: Arc<DirtyPressure>) -> CacheState {
         pressure.set_limits(&limits);
         CacheState {
             blocks: BlockTable::default(),
-            index,
+            index: OpenHash::default(),
+            hasher: FixedState::default(),
             files: FileLists::default(),
             queues: Queues::default(),
             limits,
             space: SpaceUse::default(),
+            hits: PerThread::default(),
             counts: Default::default(),
             dirty: DirtyList::default(),
             pressure,
@@ -72,19 +81,58 @@ impl CacheState {
         }
     }
 
+    fn hash(&self, key: BufKey) -> u32 {
+        (self.hasher.hash_one(key) >> 32) as u32
+    }
+
+    fn find(&self, key: BufKey) -> Option<(ItemId, &BufRef)> {
+        let found = self.index.find(self.hash(key), |_, buf| buf.is_some_and(|b| b.key == key));
+        found.and_then(|(id, buf)| Some((id, buf?)))
+    }
+
+    fn find_id(&self, key: BufKey) -> Option<ItemId> {
+        self.find(key).map(|(id, _)| id)
+    }
+
+    /// The buffer of `key`, without marking it as used.
+    pub(super) fn peek(&self, key: BufKey) -> Option<&Buf> {
+        self.find(key).map(|(_, buf)| &**buf)
+    }
+
+    /// Fetches the index entry of `key`, which is about to be looked up, into the processor's
+    /// cache.
+    pub(super) fn prefetch(&self, key: BufKey) {
+        self.index.prefetch(self.hash(key));
+    }
+
+    pub(super) fn contains(&self, key: BufKey) -> bool {
+        self.find(key).is_some()
+    }
+
     pub(super) fn has_file(&self, ino: Ino) -> bool {
         self.files.has_file(ino)
     }
 
+    /// Finds the buffer of `key` and marks it as used. If it has no header, the caller calls
+    /// [`CacheState::give_header`].
+    pub(super) fn lookup(&self, key: BufKey) -> Option<BufRef> {
+        let (_, buf) = self.find(key)?;
+        buf.mark_used();
+        if buf.has_header() {
+            bump(&self.hits[buf.kind as usize]);
+        }
+        Some(Arc::clone(buf))
+    }
+
     /// Gives the block of `buf`, which a lookup found without one, a header, and counts the hit.
     pub(super) fn give_header(&mut self, buf: &Buf) {
+        // Without a place it was dropped meanwhile.
         let Some(id) = buf.place() else { return };
-        let count = &mut self.counts[buf.kind as usize];
         match self.blocks[id].tier {
             // Another thread was faster.
-            Tier::Header => count.tier1_hits += 1,
+            Tier::Header => bump(&self.hits[buf.kind as usize]),
             Tier::PagesOnly => {
-                count.tier2_hits += 1;
+                self.counts[buf.kind as usize].tier2_hits += 1;
                 self.move_to(id, Tier::Header);
                 self.evict_headers(0, 0);
             }
@@ -104,7 +152,7 @@ impl CacheState {
         self.space.charge(&block);
         let id = self.blocks.insert(block);
         buf.set_place(id);
-        self.index.insert(id, buf);
+        self.index.insert(self.hash(key), id, Some(buf));
         if let BufKey::File(ino, _) = key {
             self.files.push(&mut self.blocks, ino, id);
         }
@@ -114,17 +162,9 @@ impl CacheState {
     /// Removes a block from every list. Its memory becomes spare, unless another thread has the
     /// buffer: then the buffer is returned.
     fn remove(&mut self, id: ItemId) -> Option<BufRef> {
-        let key = self.blocks[id].buf.as_ref()?.key;
-        self.index.remove(id, key);
-        self.remove_unindexed(id)
-    }
-
-    /// Removes a block, which is not in the index any more, from the other lists, as
-    /// [`CacheState::remove`] does.
-    fn remove_unindexed(&mut self, id: ItemId) -> Option<BufRef> {
         let buf = self.blocks[id].buf.as_ref()?;
-        let (key, dirty) = (buf.key, buf.is_dirty());
-        if dirty {
+        let key = buf.key;
+        if buf.is_dirty() {
             buf.set_dirty(false);
             self.dirty.remove(key, self.blocks[id].bytes);
             self.note_dirty();
@@ -135,6 +175,7 @@ impl CacheState {
         if let BufKey::File(ino, _) = key {
             self.files.remove(&mut self.blocks, ino, id);
         }
+        self.index.remove(self.hash(key), id);
         let buf = self.blocks[id].buf.take()?;
         buf.set_place(NIL);
         self.blocks.release(id);
@@ -149,7 +190,7 @@ impl CacheState {
 
     /// Removes the block of `key`; returns its buffer if another thread has it.
     pub(super) fn remove_key(&mut self, key: BufKey) -> Option<BufRef> {
-        self.index.id(key).and_then(|id| self.remove(id))
+        self.find_id(key).and_then(|id| self.remove(id))
     }
 
     /// Removes the blocks of a file with logical numbers in `range`; returns the buffers that other
@@ -157,7 +198,7 @@ impl CacheState {
     pub(super) fn remove_range(&mut self, ino: Ino, range: RangeInclusive<i64>) -> Vec<BufRef> {
         let width = range.end().checked_sub(*range.start());
         let ids = if width.is_some_and(|width| width < i64::from(self.files.len(ino))) {
-            range.filter_map(|lbn| self.index.id(BufKey::File(ino, lbn))).collect()
+            range.filter_map(|lbn| self.find_id(BufKey::File(ino, lbn))).collect()
         } else {
             self.files.in_range(&self.blocks, ino, &range)
         };
@@ -216,15 +257,12 @@ impl CacheState {
         }
     }
 
-    /// Gives a clean block its header, or takes it away, which [`BlockIndex::take_header`] has
-    /// allowed.
+    /// Gives a clean block its header or takes it away.
     fn move_to(&mut self, id: ItemId, tier: Tier) {
-        if let (Tier::Header, Some(buf)) = (tier, &self.blocks[id].buf) {
-            buf.set_header(true);
-        }
         self.queues.remove(&mut self.blocks, id);
         self.space.discharge(&self.blocks[id]);
         self.blocks[id].tier = tier;
+        self.blocks[id].buf.iter().for_each(|buf| buf.set_header(tier == Tier::Header));
         self.space.charge(&self.blocks[id]);
         self.queues.push_newest(&mut self.blocks, id);
     }
@@ -232,8 +270,10 @@ impl CacheState {
     pub(super) fn stats(&self) -> CacheStats {
         let directories = self.files.directories();
         let mut counts = self.counts;
-        for (count, hits) in counts.iter_mut().zip(self.index.hits()) {
-            count.tier1_hits += hits;
+        for hits in self.hits.all() {
+            for (count, hits) in counts.iter_mut().zip(hits) {
+                count.tier1_hits += hits.load(Ordering::Relaxed);
+            }
         }
         CacheStats::new(&counts, &self.space, self.dirty.bytes(), directories)
     }
@@ -251,11 +291,8 @@ impl CacheState {
             let dirty = buf.is_dirty();
             assert!(!dirty || block.tier == Tier::Header);
             assert_eq!(buf.has_header(), block.tier == Tier::Header);
-            assert!(
-                self.index.peek(buf.key, |found| std::ptr::eq(found, &raw const **buf))
-                    == Some(true)
-            );
-            let users = Arc::strong_count(buf) - super::index::OWN_REFERENCES;
+            assert!(buf.place() == self.find_id(buf.key) && buf.place().is_some());
+            let users = Arc::strong_count(buf) - OWN_REFERENCES;
             assert!(block.tier == Tier::Header || users == 0, "a block in use lost its header");
             space.charge(block);
             if let BufKey::File(ino, _) = buf.key {
