@@ -148,8 +148,9 @@ impl Options {
 
     /// If the server checks permissions for several users, the kernel must not cache names: it
     /// would use those that one user looked up for another, who may not search the directory.
-    pub(crate) fn timeouts(&self) -> Timeouts {
-        let attr = if self.writeback { SHORT } else { LONG };
+    /// `writeback`: it caches writes.
+    pub(crate) fn timeouts(&self, writeback: bool) -> Timeouts {
+        let attr = if writeback { SHORT } else { LONG };
         let may_cache = self.kernel_checks() || !self.admits_others();
         Timeouts {
             entry: if may_cache { self.entry_timeout } else { Duration::ZERO },
@@ -441,11 +442,12 @@ mod tests {
         assert_eq!(o.core.tunables.cache, 128 << 20);
         assert_eq!(o.core.atime, Atime::Never);
         assert_eq!((o.threads, o.dev, o.suid), (3, Some(false), None));
-        assert_eq!(o.timeouts().attr, Duration::from_millis(500));
+        assert_eq!(o.timeouts(true).attr, Duration::from_millis(500));
         let ring = |words: &str| parse_options(&[words]).unwrap().io_uring;
         assert_eq!((ring("rw"), ring("io_uring=on")), (UseIoUring::Auto, UseIoUring::On));
         assert_eq!(ring("io_uring=on,io_uring=off"), UseIoUring::Off);
-        assert_eq!(parse_options(&["writeback"]).unwrap().timeouts().attr, SHORT);
+        let o = parse_options(&["writeback"]).unwrap();
+        assert_eq!((o.timeouts(true).attr, o.timeouts(false).attr), (SHORT, LONG));
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub fn mount_foreground(
     }
     let failed =
         |source| MountError::FileSystem { image: kernel::display(&source_of(request)), source };
-    let server = || Server::new(fs.clone(), server_options(request)).map_err(failed);
+    let server = || Server::new(fs.clone(), server_options(request, &fs)).map_err(failed);
     let params = mount_params(request, &source, &mount_point, fs.is_read_only());
     let session = match connect(request, &params, server) {
         Ok(connected) => {
@@ -112,12 +112,13 @@ fn open_volume(
     Ok((fs, opened.path, notes))
 }
 
-fn server_options(request: &MountRequest) -> ServerOptions {
+fn server_options(request: &MountRequest, fs: &Ffs) -> ServerOptions {
     let o = &request.options;
+    let writeback = o.writeback && fs.may_write();
     ServerOptions {
-        timeouts: o.timeouts(),
+        timeouts: o.timeouts(writeback),
         default_permissions: o.kernel_checks(),
-        writeback: o.writeback,
+        writeback,
         splice: o.splice,
         atime: o.core.atime,
         owner: rustix::process::geteuid().as_raw(),

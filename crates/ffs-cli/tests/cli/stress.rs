@@ -2,7 +2,8 @@
 //! nothing.
 //!
 //! `FFS_STRESS_SECONDS` is how long each kind runs (without it: so many operations of each
-//! process), `FFS_STRESS_SEED` the seed (default 1).
+//! process), `FFS_STRESS_SEED` the seed (default 1). `FFS_FUSE_OPTIONS` has more options for every
+//! mount, such as `writeback`, and `FFS_FUSE_TRANSPORT` the way of requests, `io_uring` or `dev`.
 
 use crate::common::{Dir, fails, is_root, ok, run, text};
 use ffs_testkit::envvar::number;
@@ -46,7 +47,7 @@ impl Served {
         let mut command = Command::new("sh");
         let script = "ulimit -v 4194304; exec \"$@\"";
         command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_ffs"), "mount", "-f"]);
-        command.args(["-o", options, image, &mnt]);
+        command.args(["-o", &with_wishes(options), image, &mnt]);
         command.stdin(Stdio::null());
         let mut server = command.spawn().unwrap();
         let before = fs::metadata(dir.path("")).unwrap();
@@ -98,6 +99,18 @@ impl Drop for Served {
             let _ = Command::new("umount").args(["-i", "-l", &self.mnt()]).status();
         }
     }
+}
+
+/// `options`, with those that the environment adds to every mount.
+fn with_wishes(options: &str) -> String {
+    let of = |name| std::env::var(name).unwrap_or_default();
+    let way = match &*of("FFS_FUSE_TRANSPORT") {
+        "" => "",
+        "io_uring" => ",io_uring=on",
+        "dev" => ",io_uring=off",
+        other => panic!("FFS_FUSE_TRANSPORT: io_uring or dev, not '{other}'"),
+    };
+    format!("{},{options}{way}", of("FFS_FUSE_OPTIONS"))
 }
 
 /// Has `kind` run on a mount.

@@ -125,17 +125,17 @@ impl Server {
         a.skip(4)?;
         let mut bytes: &[u8];
         let mut piped;
-        let content: &mut dyn WriteSource = match out.splice().and_then(Splice::content) {
-            Some(content) => {
-                self.requests.count_spliced_write();
-                piped = content;
-                &mut piped
-            }
-            None => {
-                bytes = a.bytes(size)?;
-                &mut bytes
-            }
-        };
+        let (spliced, content): (bool, &mut dyn WriteSource) =
+            match out.splice().and_then(Splice::content) {
+                Some(content) => {
+                    piped = content;
+                    (true, &mut piped)
+                }
+                None => {
+                    bytes = a.bytes(size)?;
+                    (false, &mut bytes)
+                }
+            };
         // A request that is tried again may have written a part of a piped content.
         let mut n = size.checked_sub(content.left()).ok_or(Errno::IO)?;
         let direct = write_flags & IO_LOCKOWNER != 0;
@@ -169,6 +169,10 @@ impl Server {
                 0 => return Err(Errno::IO),
                 more => more,
             };
+        }
+        if spliced {
+            // Only now: a write that failed is tried again.
+            self.requests.count_spliced_write();
         }
         out.u32(n as u32);
         out.u32(0);

@@ -177,10 +177,14 @@ impl Server {
         self.nodes.clear();
     }
 
+    /// Counts a request: once, also if it is tried again.
+    pub(crate) fn count(&self, r: &Request<'_>) {
+        self.requests.count(r.opcode);
+    }
+
     /// Serves a request. After `ENOSYS` the kernel sends no more of the kind, and none to release
     /// what it did not open. `Ok(false)`: the request takes no reply.
     pub(crate) fn handle(&self, r: &Request<'_>, out: &mut Reply) -> Result<bool, Errno> {
-        self.requests.count(r.opcode);
         match r.opcode {
             op::LOOKUP => self.lookup(r, out),
             op::FORGET | op::BATCH_FORGET => {

@@ -3,7 +3,7 @@
 use super::Server;
 use crate::owners::{Ids, VolumeId};
 use crate::wire::{Errno, Reply, Request, fattr, node_of};
-use ffs_core::{Checks, SetAttr, SetIdBits, SetTime, Timespec, Vnode};
+use ffs_core::{Attr, Checks, FileFlags, SetAttr, SetIdBits, SetTime, Timespec, Vnode};
 
 const SET_USER: u16 = 0o4000;
 const SET_GROUP: u16 = 0o2000;
@@ -14,6 +14,8 @@ struct SetAttrArgs {
     size: u64,
     atime: Timespec,
     mtime: Timespec,
+    /// Only of a kernel that caches writes, with each change.
+    ctime: Timespec,
     mode: u32,
     uid: u32,
     gid: u32,
@@ -26,8 +28,8 @@ impl SetAttrArgs {
         a.skip(4 + 8)?;
         let size = a.u64()?;
         a.skip(8)?;
-        let (atime, mtime, _ctime) = (a.u64()?, a.u64()?, a.u64()?);
-        let (an, mn, _cn) = (a.u32()?, a.u32()?, a.u32()?);
+        let (atime, mtime, ctime) = (a.u64()?, a.u64()?, a.u64()?);
+        let (an, mn, cn) = (a.u32()?, a.u32()?, a.u32()?);
         let mode = a.u32()?;
         a.skip(4)?;
         let (uid, gid) = (a.u32()?, a.u32()?);
@@ -35,8 +37,8 @@ impl SetAttrArgs {
             secs: secs as i64,
             nsec: i32::try_from(nsec).unwrap_or(0),
         };
-        let (atime, mtime) = (time(atime, an), time(mtime, mn));
-        Ok(SetAttrArgs { valid, size, atime, mtime, mode, uid, gid })
+        let (atime, mtime, ctime) = (time(atime, an), time(mtime, mn), time(ctime, cn));
+        Ok(SetAttrArgs { valid, size, atime, mtime, ctime, mode, uid, gid })
     }
 
     fn has(&self, bit: u32) -> bool {
@@ -45,6 +47,18 @@ impl SetAttrArgs {
 
     fn time(&self, bit: u32, now: u32, t: Timespec) -> Option<SetTime> {
         self.has(bit).then(|| if self.has(now) { SetTime::Now } else { SetTime::To(t) })
+    }
+
+    /// Whether the kernel hands over the times that cached writes gave the file. It does so before
+    /// a close or fsync returns, as the user who calls that.
+    fn has_times_of_writes(&self) -> bool {
+        self.valid == fattr::MTIME | fattr::CTIME | fattr::FH
+    }
+
+    /// Whether the caller sets the present time as that of modification. A kernel that caches
+    /// writes sends its own present time, which is that of the change, too.
+    fn has_present_mtime(&self) -> bool {
+        self.has(fattr::MTIME) && self.has(fattr::CTIME) && self.mtime == self.ctime
     }
 
     /// The change, without its effect on set-id bits.
@@ -80,11 +94,26 @@ impl Server {
         let groups_count = set.perm.is_some_and(|p| p & SET_GROUP != 0) || set.gid.is_some();
         let mut cred =
             if groups_count && r.uid != 0 { self.cred_with_groups(r) } else { self.cred(r) };
-        if set.size.is_some() && args.has(fattr::FH) {
+        if args.has_times_of_writes() && is_locked(&self.fs.getattr(&file)) {
+            // No one may set the times of such a file. It has those of the server's writes.
+            set.mtime = None;
+        }
+        if args.has_times_of_writes() || set.size.is_some() && args.has(fattr::FH) {
             // The caller has the file open for writing, so its current mode does not matter.
             cred.checks = Checks::Done;
         }
-        let a = self.fs.setattr(&cred, &file, &set)?;
+        let present = cred.checks == Checks::Here && args.has_present_mtime();
+        if present {
+            // Users who may write the file may set this time, but no other.
+            set.mtime = Some(SetTime::Now);
+        }
+        let mut a = self.fs.setattr(&cred, &file, &set)?;
+        if present {
+            // The kernel's time and the server's differ.
+            cred.checks = Checks::Done;
+            let exact = SetAttr { mtime: Some(SetTime::To(args.mtime)), ..SetAttr::default() };
+            a = self.fs.setattr(&cred, &file, &exact)?;
+        }
         out.attr(&self.wire_attr(&a), &self.options.timeouts);
         Ok(())
     }
@@ -120,6 +149,12 @@ impl Server {
     pub(super) fn has_set_id(&self, file: &Vnode) -> bool {
         self.fs.getattr(file).perm & (SET_USER | SET_GROUP) != 0
     }
+}
+
+/// Whether BSD's file flags forbid changes of the file, but for appending.
+fn is_locked(a: &Attr) -> bool {
+    let immutable = FileFlags::UF_IMMUTABLE | FileFlags::SF_IMMUTABLE;
+    a.flags.intersects(immutable | FileFlags::UF_APPEND | FileFlags::SF_APPEND)
 }
 
 /// The id on the volume for the new owner `shown` of a file that belongs to `now`.

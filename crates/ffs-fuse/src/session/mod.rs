@@ -123,7 +123,7 @@ impl Session {
     }
 
     /// Starts a thread that does `work`. The session lasts until all of them have ended, or until
-    /// one that is `vital` has failed.
+    /// one has returned an error, or one that is `vital` has panicked.
     ///
     /// # Errors
     /// No thread can be created.
@@ -168,6 +168,7 @@ impl Session {
         reply.start();
         let trace = RequestTrace::start();
         let began = self.recorder.as_ref().map(|_| Instant::now());
+        self.server.count(request);
         let mut outcome = self.server.handle(request, reply);
         if matches!(outcome, Err(Errno::NOSPC | Errno::DQUOT)) && find_space()? {
             reply.start();
@@ -238,7 +239,7 @@ impl Session {
 /// A thread that serves requests, from before it starts to its end, also by a panic.
 struct Worker {
     session: Arc<Session>,
-    /// Without it some requests are never served. If it fails, the session ends: everything is
+    /// Without it some requests are never served. If it panics, the session ends: everything is
     /// written, and the end of the process ends the mount.
     vital: bool,
     failed: bool,
@@ -250,11 +251,15 @@ impl Worker {
         Worker { session: Arc::clone(session), vital, failed: true }
     }
 
-    /// Does the work of the thread. An error becomes that of the session.
+    /// Does the work of the thread. An error becomes that of the session, and ends it: the device
+    /// failed, or a request is lost whose caller would wait as long as other threads serve.
     fn run(mut self, work: impl FnOnce(&Arc<Session>) -> io::Result<()>) {
         match work(&self.session) {
             Ok(()) => self.failed = false,
-            Err(e) => self.session.state().failure = Some(e),
+            Err(e) => {
+                self.vital = true;
+                self.session.state().failure = Some(e);
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The open FUSE device: receives requests, sends replies, performs the handshake.
 
 use super::reply::Reply;
-use super::request::Request;
-use super::splice::SplicePipe;
+use super::request::{HEADER, Request};
+use super::splice::{ReceiveError, SplicePipe, comes_from_a_sound_device};
 use super::{Errno, MAX_IO, MAX_WRITE};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
@@ -84,10 +84,8 @@ impl Received {
         use rustix::io::Errno;
         match result {
             Ok(n) => Ok(Received::Request(n)),
-            // ENOENT: the caller was interrupted before the request was read. ENOMEM: it got the
-            // error.
-            Err(Errno::INTR | Errno::AGAIN | Errno::NOENT | Errno::NOMEM) => Ok(Received::Again),
             Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Received::Unmounted),
+            Err(e) if comes_from_a_sound_device(e) => Ok(Received::Again),
             Err(e) => Err(e.into()),
         }
     }
@@ -109,13 +107,28 @@ impl Device {
     }
 
     /// As [`Device::receive`], but the content of a large write stays in the pipe. It costs more
-    /// than [`Device::receive`] for every other request.
+    /// than [`Device::receive`] for every other request. The caller of a request that is lost with
+    /// the pipe gets `EIO`.
+    ///
+    /// # Errors
+    /// The device failed, or a request is lost whose caller cannot be answered.
     pub(crate) fn receive_spliced(
         &self,
         buf: &mut [u8],
         pipe: &mut SplicePipe,
     ) -> io::Result<Received> {
-        Received::of(pipe.receive(self.fd.as_fd(), buf))
+        match pipe.receive(self.fd.as_fd(), buf) {
+            Ok(n) => Ok(Received::Request(n)),
+            Err(ReceiveError::Device(e)) => Received::of(Err(e)),
+            Err(ReceiveError::Lost(Some(unique))) => {
+                let mut space = [0; HEADER];
+                self.send(Reply::new(&mut space).finish(unique, Err(Errno::IO)));
+                Ok(Received::Again)
+            }
+            Err(ReceiveError::Lost(None)) => {
+                Err(io::Error::other("/dev/fuse: a pipe failed and a request is lost"))
+            }
+        }
     }
 
     /// Makes [`Device::receive`] return [`Received::Again`] instead of waiting.

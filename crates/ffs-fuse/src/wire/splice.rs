@@ -12,6 +12,8 @@
 //! 3. After [`Splice::send`] the request has its reply, or the caller sends one.
 //! 4. What a transfer wrote is no longer in the pipe, and no more. Content that could not be read
 //!    has the same error for every later call.
+//! 5. A worker without a usable pipe copies. A request that was lost with a pipe is reported to the
+//!    caller ([`ReceiveError::Lost`]): the kernel sends no request twice.
 
 use super::request::WRITE_START;
 use super::{HEADER, MAX_IO, MAX_WRITE, op};
@@ -80,29 +82,39 @@ impl Ends {
     fn receive(&mut self, device: BorrowedFd<'_>, buf: &mut [u8]) -> Result<usize, ReceiveError> {
         let flags = SpliceFlags::empty();
         let length = rustix::pipe::splice(device, None, &self.writer, None, buf.len(), flags)
-            .map_err(ReceiveError::Device)?;
-        let lost = |_| ReceiveError::Lost;
+            .map_err(|e| match e {
+                // The kernel took the request from its queue before it found no space in the pipe
+                // (EIO) or no reader of it (EPIPE).
+                Errno::IO | Errno::PIPE => ReceiveError::Lost(None),
+                e => ReceiveError::Device(e),
+            })?;
         let large = WRITE_START as u64 + ffs_core::Ffs::LEAST_IN_PLACE;
         let start = if length as u64 >= large { WRITE_START } else { length };
-        self.read(buf.get_mut(..start).unwrap_or(&mut [])).map_err(lost)?;
+        let mut done = 0;
+        if self.read(buf.get_mut(..start).unwrap_or(&mut []), &mut done).is_err() {
+            return Err(ReceiveError::Lost(unique(buf.get(..done))));
+        }
         let opcode = buf.get(4..8).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
         let rest = length - start;
         if opcode == op::WRITE && rest as u64 >= ffs_core::Ffs::LEAST_IN_PLACE {
             (self.content, self.failed) = (rest, None);
             return Ok(start);
         }
-        self.read(buf.get_mut(start..length).unwrap_or(&mut [])).map_err(lost)?;
-        Ok(length)
+        match self.read(buf.get_mut(start..length).unwrap_or(&mut []), &mut 0) {
+            Ok(()) => Ok(length),
+            Err(_) => Err(ReceiveError::Lost(unique(buf.get(..start)))),
+        }
     }
 
-    /// Fills `to` from the pipe.
-    fn read(&self, to: &mut [u8]) -> rustix::io::Result<()> {
-        let mut done = 0;
-        while let Some(rest) = to.get_mut(done..).filter(|rest| !rest.is_empty()) {
+    /// Fills `to` from the pipe. Sets `done` to the bytes that were read.
+    fn read(&self, to: &mut [u8], done: &mut usize) -> rustix::io::Result<()> {
+        let mut at = 0;
+        while let Some(rest) = to.get_mut(at..).filter(|rest| !rest.is_empty()) {
             match rustix::io::retry_on_intr(|| rustix::io::read(&self.reader, &mut *rest))? {
                 0 => return Err(Errno::IO),
-                n => done += n,
+                n => at += n,
             }
+            *done = at;
         }
         Ok(())
     }
@@ -147,7 +159,7 @@ impl Ends {
         let held = to.len().min(self.held.len());
         let (first, rest) = to.split_at_mut(held);
         first.iter_mut().zip(self.held.drain(..held)).for_each(|(to, byte)| *to = byte);
-        match self.read(rest) {
+        match self.read(rest, &mut 0) {
             Ok(()) => self.content -= to.len().min(self.content),
             Err(e) => self.failed = Some(e.raw_os_error()),
         }
@@ -198,11 +210,25 @@ impl Ends {
 }
 
 /// Why no request was received.
-enum ReceiveError {
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ReceiveError {
     /// The device gave none.
     Device(Errno),
-    /// The pipe failed, and with it the request.
-    Lost,
+    /// The pipe failed, and the request is lost. Its id, if that was read.
+    Lost(Option<u64>),
+}
+
+/// Whether a device in good order returns this error instead of a request.
+pub(super) fn comes_from_a_sound_device(e: Errno) -> bool {
+    // ENOENT: the caller was interrupted before the request was read. ENOMEM: it got the error.
+    let again = [Errno::INTR, Errno::AGAIN, Errno::NOENT, Errno::NOMEM];
+    let ended = [Errno::NODEV, Errno::CONNABORTED];
+    again.contains(&e) || ended.contains(&e)
+}
+
+/// The id of the request that begins with `start`.
+fn unique(start: Option<&[u8]>) -> Option<u64> {
+    start?.get(8..16)?.try_into().ok().map(u64::from_ne_bytes)
 }
 
 impl SplicePipe {
@@ -218,27 +244,28 @@ impl SplicePipe {
     }
 
     /// Receives a request: into `buf`, but for the content of a large WRITE ([`Splice::content`]).
+    /// Without a usable pipe it is read into `buf` alone.
     pub(super) fn receive(
         &mut self,
         device: BorrowedFd<'_>,
         buf: &mut [u8],
-    ) -> rustix::io::Result<usize> {
-        let Some(ends) = self.open().filter(|ends| ends.holds_requests()) else {
-            return rustix::io::read(device, buf);
-        };
-        match ends.receive(device, buf) {
-            Ok(n) => Ok(n),
-            Err(ReceiveError::Device(Errno::INVAL | Errno::OPNOTSUPP)) => {
-                *self = SplicePipe::Unusable;
-                rustix::io::read(device, buf)
-            }
-            Err(ReceiveError::Device(e)) => Err(e),
-            Err(ReceiveError::Lost) => {
-                *self = SplicePipe::Closed;
-                // The worker ends with this error.
-                Err(Errno::IO)
+    ) -> Result<usize, ReceiveError> {
+        if let Some(ends) = self.open().filter(|ends| ends.holds_requests()) {
+            match ends.receive(device, buf) {
+                // What a read returns, too. It has no other meaning with a pipe.
+                Err(ReceiveError::Device(e)) if comes_from_a_sound_device(e) => {
+                    return Err(ReceiveError::Device(e));
+                }
+                // The pipe failed, or the device: the read below shows which.
+                Err(ReceiveError::Device(_)) => *self = SplicePipe::Unusable,
+                Err(lost) => {
+                    *self = SplicePipe::Unusable;
+                    return Err(lost);
+                }
+                Ok(n) => return Ok(n),
             }
         }
+        rustix::io::read(device, buf).map_err(ReceiveError::Device)
     }
 
     /// Bytes of content that the last received request has in the pipe.
@@ -341,148 +368,4 @@ impl<'b> Splice<'b> {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test")]
-
-    use super::*;
-    use rustix::fd::AsFd;
-    use std::io::{Read, Seek, Write};
-
-    /// The header and the content arrive. A pipe takes what the device takes.
-    #[test]
-    fn a_reply_has_its_header_and_its_ranges_in_order() {
-        let mut file = tempfile::tempfile().unwrap();
-        let bytes: Vec<u8> = (0..300_000u32).map(|i| (i / 7) as u8).collect();
-        file.write_all(&bytes).unwrap();
-        let range = |offset, length| HostRange { file: file.as_fd(), offset, length };
-        let (reader, writer) = rustix::pipe::pipe().unwrap();
-        rustix::pipe::fcntl_setpipe_size(&writer, 1 << 20).unwrap();
-        let mut pipe = SplicePipe::Closed;
-        for unique in [77u64, 78] {
-            let ranges = [range(100_001, 65_536), range(5, 20_000)];
-            assert!(Splice::new(writer.as_fd(), &mut pipe, unique).send(&ranges));
-            let mut got = vec![0; HEADER + 85_536];
-            std::fs::File::from(reader.try_clone().unwrap()).read_exact(&mut got).unwrap();
-            assert_eq!(got[..4], (got.len() as u32).to_ne_bytes());
-            assert_eq!(got[4..8], [0; 4]);
-            assert_eq!(got[8..16], unique.to_ne_bytes());
-            assert!(got[16..].iter().eq(bytes[100_001..165_537].iter().chain(&bytes[5..20_005])));
-        }
-    }
-
-    #[test]
-    fn a_range_past_the_end_or_too_large_is_left_to_the_copy() {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&[1; 8192]).unwrap();
-        let range = |offset, length| HostRange { file: file.as_fd(), offset, length };
-        let (reader, writer) = rustix::pipe::pipe().unwrap();
-        let mut pipe = SplicePipe::Closed;
-        assert!(!Splice::new(writer.as_fd(), &mut pipe, 1).send(&[range(4096, 100_000)]));
-        // The pipe with a part of the reply is closed: the next reply does not begin with it.
-        assert!(matches!(pipe, SplicePipe::Closed));
-        assert!(Splice::new(writer.as_fd(), &mut pipe, 2).send(&[range(0, 100)]));
-        let mut got = vec![0; HEADER + 100];
-        std::fs::File::from(reader).read_exact(&mut got).unwrap();
-        assert_eq!(got[8..16], 2u64.to_ne_bytes());
-        let huge = [range(0, 1 << 30)];
-        assert!(!Splice::new(writer.as_fd(), &mut pipe, 3).send(&huge));
-        assert!(matches!(pipe, SplicePipe::Open(_)), "nothing was begun");
-    }
-
-    /// A pipe gives what a device gives, but for the limits of a message.
-    fn request(opcode: u32, content: &[u8]) -> Vec<u8> {
-        let mut message = vec![0; WRITE_START];
-        let length = (WRITE_START + content.len()) as u32;
-        message[..4].copy_from_slice(&length.to_ne_bytes());
-        message[4..8].copy_from_slice(&opcode.to_ne_bytes());
-        message.extend(content);
-        message
-    }
-
-    /// Sends `message` and receives it. Returns the bytes that were received into the buffer.
-    fn receive(pipe: &mut SplicePipe, message: &[u8]) -> Vec<u8> {
-        let (reader, writer) = rustix::pipe::pipe().unwrap();
-        rustix::pipe::fcntl_setpipe_size(&writer, 1 << 20).unwrap();
-        rustix::io::write(&writer, message).unwrap();
-        let mut buf = vec![0xee; MAX_IO + 4096];
-        let n = pipe.receive(reader.as_fd(), &mut buf).unwrap();
-        buf.truncate(n);
-        buf
-    }
-
-    #[test]
-    fn only_the_content_of_a_large_write_stays_in_the_pipe() {
-        let mut pipe = SplicePipe::Closed;
-        let content: Vec<u8> = (0..200_000u32).map(|i| (i / 3) as u8).collect();
-        for (opcode, content) in
-            [(op::LOOKUP, &content[..]), (op::WRITE, &content[..65_535]), (op::READ, &[])]
-        {
-            let message = request(opcode, content);
-            assert!(receive(&mut pipe, &message) == message);
-            assert_eq!(pipe.content(), 0);
-        }
-        let message = request(op::WRITE, &content);
-        assert!(receive(&mut pipe, &message) == message[..WRITE_START]);
-        assert_eq!(pipe.content(), content.len());
-        let device = tempfile::tempfile().unwrap();
-        let mut splice = Splice::new(device.as_fd(), &mut pipe, 1);
-        let mut piped = splice.content().unwrap();
-        let mut first = vec![0; 1000];
-        piped.take(&mut first).unwrap();
-        assert!(first == content[..1000]);
-        let file = tempfile::tempfile().unwrap();
-        let range = HostRange { file: file.as_fd(), offset: 4097, length: 150_000 };
-        piped.put(range).unwrap();
-        assert_eq!(piped.left(), 49_000);
-        let mut rest = vec![0; 49_000];
-        piped.take(&mut rest).unwrap();
-        assert!(rest == content[151_000..]);
-        let mut written = Vec::new();
-        (&file).seek(std::io::SeekFrom::Start(4097)).unwrap();
-        (&file).read_to_end(&mut written).unwrap();
-        assert!(written == content[1000..151_000]);
-        pipe.clear();
-        assert!(matches!(pipe, SplicePipe::Open(_)), "an empty pipe is used again");
-    }
-
-    #[test]
-    fn content_that_is_not_written_stays() {
-        let mut pipe = SplicePipe::Closed;
-        let content: Vec<u8> = (0..100_000u32).map(|i| (i / 3) as u8).collect();
-        receive(&mut pipe, &request(op::WRITE, &content));
-        let device = tempfile::tempfile().unwrap();
-        let mut splice = Splice::new(device.as_fd(), &mut pipe, 1);
-        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-        let range = HostRange { file: full.as_fd(), offset: 0, length: 70_000 };
-        let errno = |e: std::io::Error| e.raw_os_error();
-        let mut piped = splice.content().unwrap();
-        let error = piped.put(range).map_err(errno);
-        assert_eq!((error, piped.left()), (Err(Some(libc::ENOSPC)), content.len()));
-        // What was not written can still be taken, in any parts.
-        let mut back = vec![0; content.len()];
-        let (first, rest) = back.split_at_mut(50_001);
-        piped.take(first).unwrap();
-        piped.take(rest).unwrap();
-        assert!(back == content && piped.left() == 0);
-        pipe.clear();
-        assert!(matches!(pipe, SplicePipe::Open(_)));
-        // In parts: a second refusal keeps the order.
-        receive(&mut pipe, &request(op::WRITE, &content));
-        let mut splice = Splice::new(device.as_fd(), &mut pipe, 1);
-        let mut piped = splice.content().unwrap();
-        for length in [70_000, 10_000] {
-            let range = HostRange { file: full.as_fd(), offset: 0, length };
-            assert!(piped.put(range).is_err());
-        }
-        piped.take(&mut back).unwrap();
-        assert!(back == content);
-        // A call for more than the content does not wait.
-        receive(&mut pipe, &request(op::WRITE, &[1; 100_000]));
-        let mut splice = Splice::new(device.as_fd(), &mut pipe, 2);
-        assert!(splice.content().unwrap().take(&mut vec![0; 100_001]).is_err());
-        pipe.clear();
-        receive(&mut pipe, &request(op::WRITE, &[1; 100_000]));
-        pipe.clear();
-        assert!(matches!(pipe, SplicePipe::Closed), "content that was not used is dropped");
-    }
-}
+mod tests;

@@ -41,6 +41,18 @@ pub(crate) fn offers_io_uring() -> bool {
     switch.is_ok_and(|value| value.trim() == "Y")
 }
 
+/// Options for every mount, before those of the test, which override them.
+fn more_options() -> String {
+    std::env::var("FFS_FUSE_OPTIONS").unwrap_or_default()
+}
+
+/// Whether the kernel caches writes on a mount with these options of a test.
+pub(crate) fn caches_writes(options: &str) -> bool {
+    let more = more_options();
+    let mut words = more.split(',').chain(options.split(',')).rev();
+    words.find(|word| word.ends_with("writeback")) == Some("writeback")
+}
+
 /// The value of `FFS_FUSE_TRANSPORT`.
 fn transport() -> Option<String> {
     let name = std::env::var("FFS_FUSE_TRANSPORT").ok()?;
@@ -192,9 +204,7 @@ pub(crate) fn serve(arguments: &[OsString]) -> i32 {
         Some(_) => "io_uring=off",
         None => "",
     };
-    // Before those of the test, which override them.
-    let more = std::env::var("FFS_FUSE_OPTIONS").unwrap_or_default();
-    request.options = match parse_options(&[&more, words, way]) {
+    request.options = match parse_options(&[&more_options(), words, way]) {
         Ok(o) => o,
         Err(e) => return fail(&e),
     };

@@ -1,13 +1,14 @@
 //! Mounts for the tests, and what they ask of them.
 
-pub(crate) use crate::served::Image;
 use crate::served::{self, fail, finish, start};
+pub(crate) use crate::served::{Image, caches_writes};
 use ffs_admin::fsck::{Fsck, FsckOptions};
 use ffs_core::QuotaType;
 use ffs_fuse::{Control, MountError};
 use ffs_ondisk::{Endian, Format};
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
@@ -103,6 +104,13 @@ impl Mnt<'_> {
         options.open(self.path(name)).unwrap()
     }
 
+    /// A counter of the server.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        let values = Control::open(&self.image.mount_point()).unwrap().values().unwrap();
+        let found = values.into_iter().find(|(n, _)| n == name);
+        found.unwrap().1.parse().unwrap()
+    }
+
     /// Sends the server a signal and waits for its end; its exit code, if it had one.
     pub(crate) fn signal(mut self, signal: rustix::process::Signal) -> Option<i32> {
         let mut server = self.server.take().unwrap();
@@ -126,6 +134,17 @@ impl Drop for Mnt<'_> {
             let _ = server.wait();
         }
     }
+}
+
+/// Appends `bytes`, so that the server has them. `cached`: the kernel caches writes, and reports
+/// what they lack only when it passes them on.
+pub(crate) fn write_through(
+    mut file: &fs::File,
+    bytes: &[u8],
+    cached: bool,
+) -> std::io::Result<()> {
+    file.write_all(bytes)?;
+    if cached { file.sync_data() } else { Ok(()) }
 }
 
 /// Runs a shell script as another user, in `dir`.

@@ -22,7 +22,9 @@ mod requests;
 mod rings;
 #[path = "../common/served.rs"]
 mod served;
+mod splice;
 mod sys;
+mod writeback;
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -63,7 +65,7 @@ fn run(arguments: &[OsString]) -> i32 {
         println!("skipped: all tests of mounts: {why}");
         return 0;
     }
-    let all: [&[Test]; 13] = [
+    let all: [&[Test]; 15] = [
         control::TESTS,
         life::TESTS,
         names::TESTS,
@@ -75,6 +77,8 @@ fn run(arguments: &[OsString]) -> i32 {
         durable::TESTS,
         quota::TESTS,
         requests::TESTS,
+        splice::TESTS,
+        writeback::TESTS,
         rings::TESTS,
         killed::TESTS,
     ];

@@ -1,7 +1,7 @@
 //! Quotas of a mount: what programs of users get, and the control channel.
 
 use crate::Test;
-use crate::harness::{Image, as_user};
+use crate::harness::{Image, as_user, caches_writes};
 use ffs_core::{Cred, Dqblk, Env, Ffs, Grace, MountOptions, QuotaType};
 use ffs_fuse::{Control, MountError};
 use std::fs;
@@ -55,7 +55,7 @@ fn quotas_stop_users_and_not_root() {
         fs::write(m.path("c"), vec![1; 3 << 20]).unwrap();
         let synced = fs::File::open(m.path("c")).unwrap().sync_all();
         let over = control.quota(QuotaType::User, USER).unwrap();
-        let root_is_known = !options.contains("writeback");
+        let root_is_known = !caches_writes(options);
         assert_eq!(synced.is_ok(), root_is_known, "{options}");
         assert_eq!(over.curblocks > 2000 + 3000, root_is_known, "{options}: {over:?}");
         // The user sees the own record only.
@@ -81,6 +81,11 @@ fn a_cached_write_over_a_limit_fails() {
     let out = as_user(USER, &image.mount_point(), write);
     let words = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(words.contains("Disk quota exceeded"), "{words}");
+    // To a close the kernel reports any error but a full volume as EIO.
+    let write = "rm a; dd if=/dev/zero of=a bs=1M count=1 2>&1";
+    let out = as_user(USER, &image.mount_point(), write);
+    let words = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(!out.status.success() && words.contains("Input/output error"), "{words}");
     m.end();
 }
 

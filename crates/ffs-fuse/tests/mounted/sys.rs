@@ -4,7 +4,7 @@
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -147,6 +147,12 @@ pub(crate) fn fallocate(f: &File, mode: i32, at: i64, len: i64) -> io::Result<()
     check(unsafe { libc::fallocate(f.as_raw_fd(), mode, at, len) }).map(drop)
 }
 
+/// Closes a descriptor; what drop does, with the error.
+pub(crate) fn close(f: impl Into<std::os::fd::OwnedFd>) -> io::Result<()> {
+    // SAFETY: the descriptor is ours, and nothing else uses it.
+    check(unsafe { libc::close(f.into().into_raw_fd()) }).map(drop)
+}
+
 pub(crate) fn mknod(path: &Path, mode: u32, dev: u64) -> io::Result<()> {
     let path = c(path);
     // SAFETY: a string.
@@ -175,6 +181,8 @@ pub(crate) fn forbid_as_wanted(arguments: &[OsString]) {
     let call = match words.filter_map(|word| word.strip_prefix(FORBID)).next() {
         Some("io_uring_setup") => libc::SYS_io_uring_setup,
         Some("io_uring_enter") => libc::SYS_io_uring_enter,
+        Some("pipe2") => libc::SYS_pipe2,
+        Some("splice") => libc::SYS_splice,
         _ => return,
     };
     let instruction = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 1, k };

@@ -88,7 +88,7 @@ impl Ground {
                     birthtime: new,
                     kernel_checks: !v.options.contains("nodefault_permissions"),
                     narrow_devices: !new,
-                    writeback: v.options.contains("writeback"),
+                    writeback: served::caches_writes(v.options),
                 }
             }
             None => probe(&self.dir, root),

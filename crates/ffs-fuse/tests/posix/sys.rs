@@ -322,6 +322,15 @@ pub(crate) fn write(fd: impl AsFd, bytes: &[u8]) -> R<usize> {
     rustix::io::write(fd, bytes)
 }
 
+/// Passes what the kernel has cached of a file on to the file system, without making it durable.
+pub(crate) fn pass_on(fd: impl AsFd) -> R {
+    use std::os::fd::AsRawFd;
+    let before = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE;
+    let flags = before | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: no memory is involved.
+    errno_of(unsafe { libc::sync_file_range(fd.as_fd().as_raw_fd(), 0, 0, flags) } != 0)
+}
+
 /// The whole content of a file.
 pub(crate) fn content(p: impl Arg) -> R<Vec<u8>> {
     let fd = open(p, OFlags::RDONLY, 0)?;
