@@ -1,17 +1,18 @@
-//! Damaged tar archives, extracted into an empty volume, and specifications of mtree.
+//! Damaged tar archives, extracted into a directory of a volume, and texts.
 //!
-//! An input has the number of a prepared volume, flags, and records of eight bytes. The volume is
-//! archived; each record changes a byte of a header or any byte. Checksums of changed headers are
-//! corrected unless a flag prevents it. With another flag the input is a specification.
+//! An input has the number of a prepared volume or of a hostile archive, flags, and records of
+//! eight bytes. The volume is archived; each record changes a byte of a header or any byte.
+//! Checksums of changed headers are corrected unless a flag prevents it. With another flag the
+//! input is a text: see [`crate::texts`].
 
-use crate::base;
+use crate::hostile::{self, OUTSIDE};
 use crate::streams::{Quiet, Stream, damaged, into_empty_volume};
-use bsdffs::build::{MtreeSpec, UserNames};
+use crate::{base, texts};
 use bsdffs::copy::{
     CopyOptions, FileData, ImageRef, ImageSink, ImageSource, ImageSourceOptions, transfer,
 };
 use bsdffs::tar::{Input, TarSink, TarSource};
-use ffs_core::{Cred, Ffs, MountOptions};
+use ffs_core::{Cred, Error, Ffs, MountOptions, NodeKind, Vnode, WriteMode};
 use std::io::Cursor;
 use std::sync::{Arc, OnceLock};
 
@@ -21,10 +22,11 @@ const BASES: u8 = 8;
 const BLOCK: usize = 512;
 const SUM: std::ops::Range<usize> = 148..156;
 
-/// The archives of the prepared volumes, and the byte offsets of their headers.
+/// The archives of the prepared volumes, those with hostile names, and the byte offsets of their
+/// headers.
 fn archives() -> &'static [Stream] {
     static ARCHIVES: OnceLock<Vec<Stream>> = OnceLock::new();
-    ARCHIVES.get_or_init(|| (0..BASES).filter_map(archive_of).collect())
+    ARCHIVES.get_or_init(|| (0..BASES).filter_map(archive_of).chain(hostile::archives()).collect())
 }
 
 fn archive_of(number: u8) -> Option<Stream> {
@@ -49,7 +51,7 @@ fn archive_of(number: u8) -> Option<Stream> {
     Some((stream, headers))
 }
 
-fn seal(header: &mut [u8]) {
+pub(crate) fn seal(header: &mut [u8]) {
     header[SUM].fill(b' ');
     let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
     header[SUM].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
@@ -60,27 +62,71 @@ fn set(header: &mut [u8], record: &[u8]) {
     header[field..field + 4].copy_from_slice(&record[4..8]);
 }
 
-/// Extracts a damaged archive, or parses a specification. Errors are expected; a damaged target, a
-/// panic, an endless loop and unbounded memory are failures.
+/// Extracts a damaged archive, or reads a text. Errors are expected; a damaged target, a change
+/// outside of it, a panic, an endless loop and unbounded memory are failures.
 ///
 /// # Panics
 /// On a failure.
 pub fn extract(data: &[u8]) {
     let flags = data.get(1).copied().unwrap_or(0);
     if flags & 2 != 0 {
-        let _ = MtreeSpec::parse(data.get(2..).unwrap_or(&[]), &UserNames::default());
-        return;
+        return texts::read(data[0], data.get(2..).unwrap_or(&[]));
     }
     let stream = damaged(archives(), data, BLOCK, set, seal);
     let Ok(input) = Input::from_stream(Cursor::new(stream)) else { return };
     into_empty_volume(|fs| {
-        let (cred, Ok(root)) = (Cred::root(), fs.root()) else { return };
-        let image = ImageRef { ffs: fs, cred: &cred, name: "target" };
+        let place = Place::new(fs).unwrap();
+        let before = place.outside(fs).unwrap();
+        let image = ImageRef { ffs: fs, cred: &place.cred, name: "target" };
         let options = CopyOptions { late_flags: flags & 4 != 0, ..CopyOptions::archive() };
-        let mut sink = ImageSink::new(image, root, options);
+        let mut sink = ImageSink::new(image, place.target.clone(), options);
         let source = TarSource::new(input, "archive").require_alone();
         let _ = transfer(source, &mut sink, &mut Quiet);
+        drop(sink);
+        assert_eq!(place.outside(fs).unwrap(), before, "a change outside of the target");
     });
+}
+
+/// The directory that an archive is extracted into, and a file beside it.
+struct Place {
+    cred: Cred,
+    root: Vnode,
+    target: Vnode,
+}
+
+/// The names of a directory, the attributes of the file beside the target, and its content.
+type Outside = (Vec<Vec<u8>>, Vec<Vec<u8>>, String, Vec<u8>);
+
+impl Place {
+    fn new(fs: &Ffs) -> Result<Place, Error> {
+        let (cred, root) = (Cred::root(), fs.root()?);
+        let target = fs.mkdir(&cred, &root, b"target", 0o755)?;
+        let beside = fs.mkdir(&cred, &root, OUTSIDE.0, 0o755)?;
+        let file = fs.create(&cred, &beside, OUTSIDE.1, NodeKind::Regular, 0o600)?;
+        fs.write(&cred, &file, 0, OUTSIDE.2, WriteMode::default())?;
+        Ok(Place { cred, root, target })
+    }
+
+    fn outside(&self, fs: &Ffs) -> Result<Outside, Error> {
+        let beside = fs.lookup(&self.cred, &self.root, OUTSIDE.0)?;
+        let file = fs.lookup(&self.cred, &beside, OUTSIDE.1)?;
+        let mut content = vec![0; OUTSIDE.2.len() + 1];
+        let len = fs.read(&file, 0, &mut content)?;
+        content.truncate(len);
+        // Reading changes the access time.
+        let a = fs.getattr(&file);
+        let attr = format!("{:?}", (a.ino, a.kind, a.perm, a.nlink, a.uid, a.gid, a.size, a.mtime));
+        Ok((names(fs, &self.root)?, names(fs, &beside)?, attr, content))
+    }
+}
+
+fn names(fs: &Ffs, dir: &Vnode) -> Result<Vec<Vec<u8>>, Error> {
+    let mut names = Vec::new();
+    fs.readdir(dir, 0, &mut |entry| {
+        names.push(entry.name.to_vec());
+        true
+    })?;
+    Ok(names)
 }
 
 #[cfg(test)]
@@ -89,9 +135,9 @@ mod tests {
 
     #[test]
     fn the_prepared_archives_are_extracted() {
-        assert!(archives().len() > 4);
+        assert!(archives().len() > 7);
         assert!(archives().iter().all(|(_, headers)| headers.len() > 2));
-        for number in 0..BASES {
+        for number in 0..BASES + 3 {
             extract(&[number, 0]);
             extract(&[number, 4]);
         }

@@ -5,7 +5,7 @@
 //! 1. A prepared volume is created once; a run uses a copy that shares memory with it.
 //! 2. [`Base::spots`] lists every structure of a volume that can be damaged, by class.
 
-use crate::extra;
+use crate::{extra, variants};
 use ffs_admin::newfs::{self, NewfsOptions, Release};
 use ffs_core::acl::Acl;
 use ffs_core::{
@@ -72,6 +72,8 @@ pub struct Base {
     pub geo: Geometry,
     /// The structures that can be damaged, by class.
     pub spots: [Vec<Spot>; CLASSES],
+    /// It is of another system: ffs only reads it, and it has no check hashes.
+    pub foreign: bool,
 }
 
 /// How a prepared volume is created.
@@ -116,15 +118,26 @@ const KINDS: [Row; 16] = {
     ]
 };
 
-static BASES: [OnceLock<Base>; KINDS.len()] = [const { OnceLock::new() }; KINDS.len()];
+/// The number of all prepared volumes.
+const ALL: usize = COUNT + variants::COUNT;
+static BASES: [OnceLock<Base>; ALL] = [const { OnceLock::new() }; ALL];
 
-/// The number of prepared volumes.
+/// The number of prepared volumes that ffs writes. Those of other systems follow them.
 pub const COUNT: usize = KINDS.len();
 
 /// Prepared volume number `n`, modulo their number.
 pub fn base(n: u8) -> &'static Base {
-    let n = usize::from(n) % KINDS.len();
-    BASES[n].get_or_init(|| make(KINDS[n]))
+    let n = usize::from(n) % ALL;
+    BASES[n].get_or_init(|| match KINDS.get(n) {
+        Some(row) => make(*row),
+        None => Base::of(variants::make(n - COUNT), true),
+    })
+}
+
+/// The number of a prepared volume that ffs writes, by any number.
+#[must_use]
+pub fn writable(n: u8) -> u8 {
+    n % COUNT as u8
 }
 
 /// The number of a prepared volume with a journal, by any number.
@@ -173,7 +186,7 @@ fn make((kind, release, format, endian, bsize, fsize, bytes): Row) -> Base {
             extra::journal(&dev);
         }
     }
-    Base::of(MemDevice::snapshot(&dev))
+    Base::of(MemDevice::snapshot(&dev), false)
 }
 
 /// Mounts the volume read-write.
@@ -182,7 +195,7 @@ pub(crate) fn mount(dev: &Arc<MemDevice>, ordering: OrderingPolicy) -> Ffs {
     Ffs::mount(dev.clone(), &opts, env()).unwrap()
 }
 
-fn grow(dev: &Arc<MemDevice>, format: Format, bsize: u32) {
+pub(crate) fn grow(dev: &Arc<MemDevice>, format: Format, bsize: u32) {
     let fs = mount(dev, OrderingPolicy::None);
     populate(&fs, format, bsize);
     fs.unmount().unwrap();
@@ -238,13 +251,13 @@ fn attributes(fs: &Ffs, big: &Vnode, dir: &Vnode) {
 }
 
 impl Base {
-    fn of(dev: MemDevice) -> Base {
+    fn of(dev: MemDevice, foreign: bool) -> Base {
         let read = |at, len| -> Result<Vec<u8>, ffs_device::DeviceError> {
             let mut b = vec![0; len];
             dev.read_at(at, &mut b).map(|()| b)
         };
         let geo = ffs_ondisk::sbsearch::find(read, Some(dev.len_bytes())).unwrap().geometry;
-        let mut base = Base { dev, geo, spots: Default::default() };
+        let mut base = Base { dev, geo, spots: Default::default(), foreign };
         base.list();
         base
     }
@@ -266,9 +279,18 @@ impl Base {
         let home = if g.format == Format::Ufs1 { 8192 } else { 65536 };
         self.add(Class::Superblock, home, "superblock");
         self.add(Class::Superblock, home, "superblock text");
+        if self.foreign {
+            let (len, fields) = (1376, variants::SUPERBLOCK);
+            self.spots[Class::Superblock as usize].push(Spot { at: home, len, fields });
+        }
         for c in (0..g.ncg).map(CgNo) {
             self.add(Class::Backup, g.frag_to_byte(g.cgsblock(c)), "superblock");
-            self.add(Class::Group, g.frag_to_byte(g.cgtod(c)), "cylinder group");
+            let at = g.frag_to_byte(g.cgtod(c));
+            self.add(Class::Group, at, "cylinder group");
+            if g.old_groups {
+                let (len, fields) = (variants::OLD_GROUP_LEN, variants::OLD_GROUP);
+                self.spots[Class::Group as usize].push(Spot { at, len, fields });
+            }
             let record = g.frag_to_byte(g.csaddr) + 16 * u64::from(c.0);
             self.add(Class::Summary, record, "summary record");
         }

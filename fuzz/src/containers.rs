@@ -5,6 +5,7 @@
 //! VHD are corrected after the damage unless a flag prevents it.
 
 use std::io::{self, Cursor, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
 use ffs_device::MemDevice;
@@ -14,6 +15,8 @@ use ffs_image::{OpenOptions, Opened, nbd};
 const MOST: u64 = 4 << 20;
 /// Number of the images, and of the two kinds of peers behind them.
 const IMAGES: u8 = 9;
+/// The first of the images that are compressed files.
+const COMPRESSED: u8 = 5;
 
 /// An xz file of two blocks.
 const XZ: &str = "fd377a585a000004e6d6b446020021010c0000008f98419ce0003f001a5d00341949db855c67843d\
@@ -57,6 +60,22 @@ fn image(number: u8, flags: u8, records: &[u8]) {
     }
     if write && let Ok(opened) = ffs_image::open(file.path(), &how) {
         exercise(&opened, write, flags);
+    }
+    if flags & 8 != 0 && number >= COMPRESSED && !write {
+        expand(bytes, ffs_image::open(file.path(), &how).ok());
+    }
+}
+
+/// Expands a compressed image. What is read in place must be the same.
+fn expand(bytes: Vec<u8>, opened: Option<Opened>) {
+    let Ok(raw) = tempfile::tempfile_in("/dev/shm") else { return };
+    let expanded = ffs_image::spool(Cursor::new(bytes), &raw, &mut |written, _| written < MOST);
+    let (Ok(()), Some(opened)) = (expanded, opened) else { return };
+    let len = raw.metadata().map_or(0, |found| found.len()).min(opened.device.len_bytes());
+    let mut all = [vec![0; len as usize], vec![0; len as usize]];
+    let read = raw.read_exact_at(&mut all[0], 0).is_ok();
+    if read && opened.device.read_at(0, &mut all[1]).is_ok() {
+        assert!(all[0] == all[1], "an expanded image and one read in place differ");
     }
 }
 

@@ -15,16 +15,24 @@
 pub mod archives;
 pub mod base;
 pub mod containers;
+#[allow(dead_code, reason = "the tests of other crates use the rest")]
+#[path = "../../crates/ffs-testkit/shared/variants.rs"]
+mod convert;
 pub mod disks;
 pub mod dumps;
 #[path = "../../crates/ffs-testkit/shared/edit.rs"]
 mod edit;
 pub mod extra;
+mod hostile;
 pub mod mutate;
 pub mod parsers;
 pub mod patch;
+#[path = "../../crates/ffs-cli/src/pattern.rs"]
+mod pattern;
 mod streams;
 pub mod targets;
+mod texts;
+mod variants;
 pub mod walk;
 pub mod work;
 
@@ -95,7 +103,7 @@ impl<'a> Input<'a> {
         if let Some((place, bytes)) = &self.raw {
             place.write_raw(&dev, base, bytes);
         }
-        if self.flags & 1 == 0 {
+        if self.flags & 1 == 0 && !base.foreign {
             for p in &self.patches {
                 p.rehash(&dev, base);
             }

@@ -2,10 +2,12 @@
 //!
 //! For accepted input the guarantees of the parser are checked, as far as that is inexpensive.
 
-use crate::Input;
 use crate::base::{self, Base, Class};
 use crate::disks::{self, DISK};
+use crate::{Input, walk};
+use bsdffs::disk::Growth;
 use ffs_admin::dumpfs::{Dump, Scope};
+use ffs_core::{Ffs, MountOptions};
 use ffs_device::partition::{self, Pick, Window};
 use ffs_device::{BlockDevice, DeviceError, MemDevice};
 use ffs_ondisk::dir::{DirFormat, MAXNAMLEN};
@@ -16,6 +18,7 @@ use ffs_ondisk::{
     cg, dinode, dir, foreign, journal, sbcheck, snapshot,
 };
 use std::io::sink;
+use std::sync::Arc;
 
 /// Runs all parsers.
 pub fn all(data: &[u8]) {
@@ -23,6 +26,9 @@ pub fn all(data: &[u8]) {
     let image = input.image();
     dump(&image, input.flags >> 5);
     volume(&image, base::base(input.base));
+    if base::base(input.base).foreign {
+        files(image.snapshot());
+    }
     let raw = data.get(2..).unwrap_or(&[]);
     for endian in [Endian::Little, Endian::Big] {
         pieces(endian, raw, &base::base(input.base).geo);
@@ -91,6 +97,14 @@ fn dump(dev: &MemDevice, how: u8) {
     };
 }
 
+/// Reads every file of a volume of another system.
+fn files(dev: MemDevice) {
+    let options = MountOptions { read_only: true, force: true, ..MountOptions::default() };
+    let Ok(fs) = Ffs::mount(Arc::new(dev), &options, base::env()) else { return };
+    let _ = walk::tree(&fs);
+    let _ = fs.unmount();
+}
+
 fn groups(dev: &MemDevice, g: &Geometry) {
     for c in (0..g.ncg.min(8)).map(CgNo) {
         let mut bytes = vec![0; g.cgsize as usize];
@@ -117,7 +131,8 @@ fn inode(g: &Geometry, bytes: &[u8]) {
     let d = Dinode::decode(g, bytes);
     let _ = (d.file_type(), d.has_pointers(g), d.rdev(), journal::inode_problem(g, &d));
     let ino = Ino(3);
-    if dinode::check(g, ino, bytes).is_ok() {
+    // ffs writes no inodes of other systems.
+    if g.variant.is_writable() && dinode::check(g, ino, bytes).is_ok() {
         let mut again = bytes.to_vec();
         d.encode(g, &mut again);
         assert_eq!(Dinode::decode(g, &again), d);
@@ -215,7 +230,9 @@ fn pieces(endian: Endian, raw: &[u8], g: &Geometry) {
 
 /// Reads disks with tables made of the raw bytes, and the raw bytes as a table.
 fn disks(how: u8, raw: &[u8]) {
-    table(&disks::disk(how, raw));
+    let disk = disks::disk(how, raw);
+    table(&disk);
+    grown(disk);
     let dev = MemDevice::new(DISK);
     let at = [0, 512, 4096, DISK - 512][usize::from(how) % 4];
     let available = (DISK - at) as usize;
@@ -243,6 +260,22 @@ fn table(dev: &MemDevice) {
             Err(e) => drop(e.to_string()),
         }
     }
+}
+
+/// A table that is fitted to a longer disk is valid there.
+fn grown(disk: MemDevice) {
+    let bytes = disk.to_vec();
+    let disk: Arc<dyn BlockDevice> = Arc::new(disk);
+    let Ok(growth) = Growth::plan(&disk, 2 * DISK) else { return };
+    let longer = MemDevice::new(2 * DISK);
+    let _ = longer.write_at(0, &bytes);
+    let longer: Arc<dyn BlockDevice> = Arc::new(longer);
+    growth.apply(&longer).unwrap();
+    let found = partition::scan(&*longer).unwrap();
+    assert!(found.notes.is_empty(), "{:?}", found.notes);
+    let last = found.partitions.iter().find(|p| p.index == growth.grown.number);
+    let last = last.map(|p| (p.start, p.len));
+    assert_eq!(last, Some((growth.grown.start, growth.grown.len)));
 }
 
 fn superblock_bytes(raw: &[u8]) {

@@ -16,9 +16,10 @@ pub fn mount_work(data: &[u8]) {
     let input = Input::of(data);
     let image = Arc::new(input.image());
     let bit = |n: u8| input.flags >> n & 1 == 1;
+    let foreign = base::base(input.base).foreign;
     let opts = MountOptions {
         force: true,
-        read_only: input.flags >> 1 & 15 == 15,
+        read_only: input.flags >> 1 & 15 == 15 || foreign,
         ordering: if bit(1) { OrderingPolicy::Sync } else { OrderingPolicy::None },
         acls: bit(5).then_some(true),
         tunables: TunableValues {
@@ -34,7 +35,7 @@ pub fn mount_work(data: &[u8]) {
     let _ = walk::tree(&fs);
     let _ = fs.unmount();
     drop(fs);
-    if bit(7) {
+    if bit(7) && !foreign {
         let image: Arc<dyn BlockDevice> = image;
         repair(&image, FsckOptions::yes());
     }
@@ -51,7 +52,8 @@ fn small() -> TunableValues {
 /// # Panics
 /// If any of that fails.
 pub fn fsck_twice(data: &[u8]) {
-    let input = Input::of(data);
+    let mut input = Input::of(data);
+    input.base = base::writable(input.base);
     let image = Arc::new(input.image());
     let dev: Arc<dyn BlockDevice> = image.clone();
     if input.flags & 2 != 0 {

@@ -10,6 +10,7 @@
 //! | `current` | the image and the current directory of a shell |
 //! | `walk` | a walk over a tree of an image |
 //! | `mode`, `owner`, `acl` | arguments of chmod(1), chown(8) and setfacl(1) |
+//! | `pattern` | patterns of `cp --exclude` and `diff -x` |
 //! | `quotas` | volumes with quotas, for the quota commands |
 //! | `log` | which events are logged, and where |
 //! | `output`, `progress`, `fail`, `signals` | messages, progress bars, errors, SIGINT |
@@ -42,6 +43,7 @@ mod mode;
 mod namei;
 mod output;
 mod owner;
+mod pattern;
 mod progress;
 mod quotas;
 mod session;

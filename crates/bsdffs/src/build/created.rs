@@ -6,8 +6,10 @@
 //!
 //! Reference: FreeBSD makefs(8), its `walk.c` (`-F`) and `mtree.c`.
 
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use ffs_core::Timespec;
@@ -137,10 +139,11 @@ pub(super) fn with(entry: &Entry, node: &Node, latest: Option<Timespec>) -> Entr
     entry
 }
 
-/// The regular file with the content, and its size.
+/// The regular file with the content, and its size. A pipe is not waited for.
 fn open(path: &Path) -> Result<(OwnedFd, u64), SinkError> {
     let fail = |error: io::Error| SinkError::skip(format!("contents={}: {error}", path.display()));
-    let file = std::fs::File::open(path).map_err(fail)?;
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = file.map_err(fail)?;
     let found = file.metadata().map_err(fail)?;
     if !found.is_file() {
         return Err(fail(io::Error::other("is not a regular file")));

@@ -95,7 +95,7 @@ impl Merge<'_, '_> {
                 Side::New => &mut self.new,
             };
             match stream.next()? {
-                Item::File(entry) if self.observer.is_excluded(&entry.path) => {}
+                Item::File(entry) if self.observer.is_excluded(&entry.path, &entry.kind) => {}
                 Item::File(entry) => return Some(entry),
                 Item::Failed(name, why) => self.failed(&name, &why),
                 Item::Lost(loss, path) => {

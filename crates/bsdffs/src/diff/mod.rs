@@ -76,8 +76,8 @@ impl Default for DiffOptions {
 /// Receives what a comparison finds. Paths are relative to the tops; that of a top is empty.
 pub trait DiffObserver {
     /// Whether to leave out the file at `path` and everything below it.
-    fn is_excluded(&mut self, path: &[u8]) -> bool {
-        let _ = path;
+    fn is_excluded(&mut self, path: &[u8], kind: &EntryKind) -> bool {
+        let _ = (path, kind);
         false
     }
 

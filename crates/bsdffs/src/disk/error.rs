@@ -35,7 +35,9 @@ pub enum DiskError {
     BadLabel(String),
     /// Two partitions have this label.
     SameLabel(String),
-    /// The boot code is empty or too long.
+    /// The boot code has no bytes.
+    EmptyBootCode,
+    /// The boot code is too long.
     BootCodeTooLong {
         /// Its length, bytes.
         len: usize,
@@ -151,8 +153,9 @@ impl fmt::Display for DiskError {
                  character"
             ),
             DiskError::SameLabel(label) => write!(f, "two partitions have the label {label}"),
+            DiskError::EmptyBootCode => f.write_str("the boot code is empty"),
             DiskError::BootCodeTooLong { len, most } => {
-                write!(f, "the boot code has {len} bytes, expected 1 to {most}")
+                write!(f, "the boot code has {len} bytes, expected at most {most}")
             }
             DiskError::Source { path, error } => {
                 write!(f, "{}: {}", shown(path), host_words(error))

@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub struct PartitionType(u128);
 
 /// The types with names. FreeBSD's gpart(8) has these names, too.
-const NAMES: [(&str, PartitionType); 23] = [
+const NAMES: [(&str, PartitionType); 32] = [
     ("freebsd-boot", PartitionType::BOOT),
     ("efi", PartitionType::EFI),
     ("freebsd-swap", PartitionType::SWAP),
@@ -30,6 +30,15 @@ const NAMES: [(&str, PartitionType); 23] = [
     ("dragonfly-ufs", PartitionType(0x9d94_ce7c_1ca5_11dc_8817_0130_1bb8_a9f5)),
     ("dragonfly-hammer", PartitionType(0x61dc_63ac_6e38_11dc_8513_0130_1bb8_a9f5)),
     ("dragonfly-hammer2", PartitionType(0x5cbb_9ad1_862d_11dc_a94d_0130_1bb8_a9f5)),
+    ("ms-recovery", PartitionType(0xde94_bba4_06d1_4d40_a16a_bfd5_0179_d6ac)),
+    ("ms-ldm-data", PartitionType(0xaf9b_60a0_1431_4f62_bc68_3311_714a_69ad)),
+    ("ms-ldm-metadata", PartitionType(0x5808_c8aa_7e8f_42e0_85d2_e1e9_0434_cfb3)),
+    ("netbsd-raid", PartitionType(0x49f4_8daa_b10e_11dc_b99b_0019_d187_9648)),
+    ("solaris-boot", PartitionType(0x6a82_cb45_1dd2_11b2_99a6_0800_2073_6631)),
+    ("solaris-root", PartitionType(0x6a85_cf4d_1dd2_11b2_99a6_0800_2073_6631)),
+    ("solaris-usr", PartitionType(0x6a89_8cc3_1dd2_11b2_99a6_0800_2073_6631)),
+    ("apple-boot", PartitionType(0x426f_6f74_0000_11aa_aa11_0030_6543_ecac)),
+    ("apple-ufs", PartitionType(0x5546_5300_0000_11aa_aa11_0030_6543_ecac)),
     ("apple-hfs", PartitionType(0x4846_5300_0000_11aa_aa11_0030_6543_ecac)),
     ("apple-apfs", PartitionType(0x7c34_57ef_0000_11aa_aa11_0030_6543_ecac)),
 ];
@@ -43,6 +52,12 @@ impl PartitionType {
     pub const SWAP: PartitionType = PartitionType(0x516e_7cb5_6ecf_11d6_8ff8_0002_2d09_712b);
     /// `freebsd-ufs`.
     pub const UFS: PartitionType = PartitionType(0x516e_7cb6_6ecf_11d6_8ff8_0002_2d09_712b);
+
+    /// The name of gpart(8), if the type has one.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        NAMES.iter().find(|(_, kind)| *kind == self).map(|(name, _)| *name)
+    }
 
     /// The GUID as it is on the disk: its first three parts are little-endian.
     pub(super) fn on_disk(self) -> [u8; 16] {
@@ -62,7 +77,7 @@ pub(super) fn on_disk(guid: u128) -> [u8; 16] {
 /// The name of gpart(8), or `!` and the GUID.
 impl fmt::Display for PartitionType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some((name, _)) = NAMES.iter().find(|(_, kind)| kind == self) {
+        if let Some(name) = self.name() {
             return f.pad(name);
         }
         let text = format!("{:032x}", self.0);
@@ -131,6 +146,7 @@ mod tests {
         }
         for (name, kind) in NAMES {
             assert_eq!((kind.to_string(), name.parse()), (name.to_owned(), Ok(kind)));
+            assert_eq!(kind.name(), Some(name));
         }
     }
 }

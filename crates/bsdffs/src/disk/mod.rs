@@ -299,10 +299,12 @@ impl DiskBuilder {
         if self.partitions.len() > MAX_PARTITIONS {
             return Err(DiskError::TooManyPartitions);
         }
-        if let Some(len) = self.pmbr.as_ref().map(Vec::len)
-            && !(1..=MAX_PMBR).contains(&len)
-        {
-            return Err(DiskError::BootCodeTooLong { len, most: MAX_PMBR as u64 });
+        match self.pmbr.as_ref().map(Vec::len) {
+            Some(0) => return Err(DiskError::EmptyBootCode),
+            Some(len) if len > MAX_PMBR => {
+                return Err(DiskError::BootCodeTooLong { len, most: MAX_PMBR as u64 });
+            }
+            _ => {}
         }
         let mut labels: Vec<&str> = self.partitions.iter().map(|new| &*new.label).collect();
         if let Some(label) = labels.iter().find(|label| !is_label(label)) {
@@ -378,7 +380,10 @@ impl DiskBuild<'_> {
     /// Writes boot code. Returns the length of its partition.
     fn boot(&self, start: u64, code: &[u8]) -> Result<u64, DiskError> {
         let len = (code.len() as u64).next_multiple_of(self.sector.bytes());
-        if len > MAX_BOOT || code.is_empty() {
+        if code.is_empty() {
+            return Err(DiskError::EmptyBootCode);
+        }
+        if len > MAX_BOOT {
             return Err(DiskError::BootCodeTooLong { len: code.len(), most: MAX_BOOT });
         }
         self.check_fits(start, len)?;

@@ -147,8 +147,13 @@ pub(super) struct ContentArgs {
 }
 
 impl ContentArgs {
-    /// A builder with these options, for a volume of `sources`.
-    pub(super) fn builder(&self, sources: &[PathBuf]) -> Result<ImageBuilder, Failure> {
+    /// A builder with these options, for a volume of `sources`. `latest` is the value of
+    /// `SOURCE_DATE_EPOCH`: a command reads it once, also for several volumes.
+    pub(super) fn builder(
+        &self,
+        sources: &[PathBuf],
+        latest: Option<i64>,
+    ) -> Result<ImageBuilder, Failure> {
         // Names are those of this machine.
         let user = |name: &str| uzers::get_user_by_name(name).map(|user| user.uid());
         let group = |name: &str| uzers::get_group_by_name(name).map(|group| group.gid());
@@ -159,7 +164,7 @@ impl ContentArgs {
             .id_maps(users, groups)
             .acls(self.acls)
             .mtree(self.read_mtree(sources)?)
-            .source_date_epoch(source_date_epoch()?))
+            .source_date_epoch(latest))
     }
 
     /// Whether there is a specification.
@@ -222,7 +227,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut tree = open_trees(&args.sources, size)?;
     let builder = args
         .content
-        .builder(&args.sources)?
+        .builder(&args.sources, source_date_epoch()?)?
         .newfs_options(args.how.options())
         .size(size)
         .free(args.free.unwrap_or(0))

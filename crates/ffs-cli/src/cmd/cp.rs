@@ -1,9 +1,9 @@
 //! `ffs cp`.
 
 mod choose;
+mod count;
 mod flags;
 mod job;
-mod pattern;
 mod stream;
 mod survey;
 mod target;

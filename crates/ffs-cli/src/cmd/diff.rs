@@ -10,13 +10,12 @@ use std::path::PathBuf;
 
 use bsdffs::diff::{Attribute, DiffOptions, DiffReport, Tree, diff};
 use ffs_core::{FileType, Vnode};
-use globset::GlobMatcher;
 
 use super::Doc;
-use super::find::glob;
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::Last;
 use crate::output;
+use crate::pattern::Pattern;
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
@@ -82,16 +81,12 @@ pub(crate) struct Args {
     /// Compare these attributes, too
     #[arg(long, value_name = "ATTRIBUTES", value_delimiter = ',', value_parser = keyword)]
     also: Vec<Keyword>,
-    /// Leave out files whose name or path matches PATTERN, and everything below them
-    #[arg(short = 'x', long, value_name = "PATTERN", value_parser = pattern)]
-    exclude: Vec<GlobMatcher>,
+    /// Leave out files that match PATTERN, and everything below them; patterns are those of ffs cp
+    #[arg(short = 'x', long, value_name = "PATTERN", value_parser = Pattern::parse)]
+    exclude: Vec<Pattern>,
     /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
-}
-
-fn pattern(text: &str) -> Result<GlobMatcher, String> {
-    glob(text, false).ok_or_else(|| format!("{text:?} is not a pattern such as '*.o'"))
 }
 
 impl Args {

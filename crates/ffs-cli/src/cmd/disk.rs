@@ -349,7 +349,7 @@ fn described(
         let last = volumes.last().is_some_and(|last| last.label == *label);
         let given = size.or(args.size.filter(|_| last));
         let tree = open_trees(sources, given)?;
-        let builder = Box::new(args.builder(label, sources)?);
+        let builder = Box::new(args.builder(label, sources, latest)?);
         disk = disk.partition(label, NewContent::Ufs { builder, size: *size, tree });
     }
     Ok(disk)
@@ -357,7 +357,12 @@ fn described(
 
 impl Create {
     /// The options of the volume in the partition `label`.
-    fn builder(&self, label: &str, sources: &[PathBuf]) -> Result<ImageBuilder, Failure> {
+    fn builder(
+        &self,
+        label: &str,
+        sources: &[PathBuf],
+        latest: Option<i64>,
+    ) -> Result<ImageBuilder, Failure> {
         let mut how = self.how.options();
         match label_problem(label) {
             _ if how.label.is_some() => {}
@@ -367,7 +372,7 @@ impl Create {
                 output::warn(format!("the volume in {label} has no label of its own: {why}"));
             }
         }
-        let builder = self.content.builder(sources)?;
+        let builder = self.content.builder(sources, latest)?;
         Ok(builder.newfs_options(how).free(self.free.unwrap_or(0)))
     }
 }

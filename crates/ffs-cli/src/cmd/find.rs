@@ -11,7 +11,6 @@ use std::time::SystemTime;
 use ffs_core::FileType;
 
 use self::expression::{Action, Expression, Found};
-pub(crate) use self::parse::glob;
 use super::{Doc, EXIT};
 use crate::current;
 use crate::fail::{Failure, Outcome};

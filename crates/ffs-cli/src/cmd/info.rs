@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
+use bsdffs::disk::PartitionType;
 use ffs_admin::{AdminError, Volume};
 use ffs_device::BlockDevice;
 use ffs_device::partition::{self, Partition, PartitionKind, Scheme, Window};
@@ -172,6 +173,15 @@ fn scheme_name(scheme: Scheme) -> &'static str {
     }
 }
 
+/// The type of a partition. A GUID has the name that `ffs disk create --part` has for it.
+fn kind_name(kind: &PartitionKind) -> String {
+    let named = match kind {
+        PartitionKind::Unknown(guid) => guid.parse::<PartitionType>().ok(),
+        _ => None,
+    };
+    named.and_then(PartitionType::name).map_or_else(|| kind.to_string(), str::to_owned)
+}
+
 fn part(disk: &dyn BlockDevice, partition: &Partition, image: &str) -> Result<Part, Failure> {
     let window = Window::of(disk, partition, image).map_err(|error| Failure::new(image, error))?;
     let named = format!("{image}@{}", partition.index);
@@ -179,7 +189,7 @@ fn part(disk: &dyn BlockDevice, partition: &Partition, image: &str) -> Result<Pa
     Ok(Part {
         number: partition.index,
         name: partition.name.clone(),
-        kind: partition.kind.to_string(),
+        kind: kind_name(&partition.kind),
         label: partition.label.clone(),
         start: partition.start,
         bytes: partition.len,

@@ -243,7 +243,12 @@ fn options_of_rsync_have_its_effect() {
         (&["-aH", "--exclude=sub/*"], &["-a", "--exclude=sub/*"]),
         (&["-aH", "--exclude=sub/**"], &["-a", "--exclude=sub/**"]),
         (&["-aH", "--exclude=sub/***"], &["-a", "--exclude=sub/***"]),
-        (&["-aH", "--exclude=/src/**/*.o"], &["-a", "--exclude=/*/**/*.o", "--exclude=/*/*.o"]),
+        (&["-aH", "--exclude=/src/**/*.o"], &["-a", "--exclude=/**/*.o"]),
+        (&["-aH", "--exclude=**/*.o"], &["-a", "--exclude=**/*.o"]),
+        (&["-aH", "--exclude=sub**.o"], &["-a", "--exclude=sub**.o"]),
+        (&["-aH", "--exclude=s**f.[co]"], &["-a", "--exclude=s**f.[co]"]),
+        (&["-aH", "--exclude=sub/**/leaf.*"], &["-a", "--exclude=sub/**/leaf.*"]),
+        (&["-aH", "--exclude=/src/s**o"], &["-a", "--exclude=/s**o"]),
         (
             &["-aH", "--exclude=s?b", "--exclude=[p]l*n"],
             &["-a", "--exclude=s?b", "--exclude=[p]l*n"],

@@ -110,6 +110,17 @@ fn each_attribute_is_found_and_can_be_ignored() {
     assert_eq!(brief.len(), 11, "{brief:#?}");
     assert!(brief.contains(&"content differs".to_owned()));
     ok(&["diff", "-x", "*", &one, &two]);
+    // The patterns are those of cp.
+    let left = |patterns: &[&str]| {
+        let patterns = patterns.iter().flat_map(|pattern| ["-x", pattern]);
+        let args: Vec<&str> = ["-q"].into_iter().chain(patterns).chain([&*one, &two]).collect();
+        diff(&args, 1).len()
+    };
+    let all = left(&[]);
+    assert_eq!(left(&["/content"]), all - 1);
+    assert_eq!(left(&["content/"]), all, "a slash at the end is for directories");
+    assert_eq!(left(&["c**t"]), all - 1);
+    assert_eq!(left(&["none/content"]), all);
     json_has_the_same(&one, &two);
 }
 

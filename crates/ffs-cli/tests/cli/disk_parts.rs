@@ -53,6 +53,17 @@ fn partitions_of_other_types_have_the_content_of_a_file() {
         assert!(bytes.starts_with(&wanted), "{number}");
         assert!(bytes[wanted.len()..].iter().all(|byte| *byte == 0), "{number}");
     }
+    // ffs info has the same names as --part, and the GUID of a type without one.
+    let info: Value = serde_json::from_str(&ok(&["info", "--json", &image])).unwrap();
+    let kinds: Vec<&str> = info[0]["partitions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| p["kind"].as_str().unwrap())
+        .collect();
+    let unknown = format!("type {}", own.to_uppercase());
+    let wanted = ["EFI system", "linux-data", "FreeBSD ZFS", "ms-basic-data", &unknown, "UFS"];
+    assert_eq!(kinds, wanted);
     fsck_clean(Path::new(&format!("{image}@6")));
     let efi = part(&d, &image, &disk, 1);
     if have(&["fsck.fat", "mlabel", "mdir"]) {

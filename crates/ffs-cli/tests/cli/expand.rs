@@ -90,6 +90,42 @@ fn what_cannot_be_expanded_leaves_no_file() {
     fsck_clean(Path::new(&format!("{disk}@2")));
 }
 
+/// SIGINT while the image is expanded: nothing is left of the new one.
+#[test]
+fn an_interrupted_expansion_leaves_no_file() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let d = Dir::new();
+    fs::create_dir(d.path("tree")).unwrap();
+    d.file("tree/data", &pattern(24_000_000, 1));
+    ok(&["build", "--free", "256m", &d.str("whole"), &d.str("tree")]);
+    let Some(image) = packed(&d, "gzip", "gz") else { return };
+    let before = fs::read(&image).unwrap();
+    let names = || -> Vec<_> {
+        let all = fs::read_dir(d.0.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = all.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let kept = names();
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin!("ffs"))
+        .args(["--write", "mkdir", &format!("{image}:/new")])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    while names().len() == kept.len() {
+        assert_eq!(child.try_wait().unwrap(), None, "it has ended before it was interrupted");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output));
+    assert_eq!(names(), kept);
+    assert!(fs::read(&image).unwrap() == before);
+    // The same command works afterwards.
+    ok(&["--write", "mkdir", &format!("{image}:/new")]);
+    fsck_clean(&d.path("disk.img"));
+}
+
 #[test]
 fn a_compressed_image_is_expanded_and_mounted() {
     if !is_root() || !Path::new("/dev/fuse").exists() {

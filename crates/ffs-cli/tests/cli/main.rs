@@ -15,6 +15,7 @@ mod copy;
 mod copy_beside;
 mod copy_continue;
 mod copy_options;
+mod copy_total;
 mod coreutils;
 mod debug;
 mod diff;

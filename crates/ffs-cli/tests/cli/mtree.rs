@@ -93,7 +93,8 @@ fn what_does_not_fit_leaves_no_image() {
     let d = Dir::new();
     let metalog = installed(&d);
     let whole = fs::read_to_string(&metalog).unwrap();
-    let (image, dest) = (d.str("new.img"), d.str("dest"));
+    let (image, dest, pipe) = (d.str("new.img"), d.str("dest"), d.str("pipe"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     for (line, words) in [
         ("./missing type=file mode=0644", "the tree has no missing, which line 16"),
         ("./missing type=char mode=0644", "without device="),
@@ -101,6 +102,7 @@ fn what_does_not_fit_leaves_no_image() {
         ("./missing type=link", "without link="),
         ("./missing mode=0644", "without type="),
         ("./missing type=file contents=none mode=0644", "contents=none"),
+        ("./missing type=file contents=PIPE mode=0644", "is not a regular file"),
         ("./bin/cat/below type=dir mode=0755", "bin/cat"),
         ("./bin/cat type=dir", "another type than line 16"),
         ("./usr/lib/libc.so type=link link=other", "another target than line 16"),
@@ -108,6 +110,7 @@ fn what_does_not_fit_leaves_no_image() {
         ("./bin/cat uname=alice", "uname=alice: the number of this name is not known"),
         ("./../cat uid=1", "contains '..'"),
     ] {
+        let line = line.replace("PIPE", &pipe);
         fs::write(&metalog, format!("{whole}{line}\n")).unwrap();
         fails(&["build", "--mtree", &metalog, &image, &dest], 1, words);
         fails(&["build", "--size", "16m", "--mtree", &metalog, &image, &dest], 1, words);

@@ -10,9 +10,9 @@ use bsdffs::copy::{
 use ffs_core::FileType;
 
 use super::flags::Stay;
-use super::pattern::{self, Pattern};
 use super::watch::Names;
 use crate::fail::show;
+use crate::pattern::{self, Pattern};
 use crate::{progress, signals};
 
 /// The selection that the options make.
@@ -62,15 +62,15 @@ impl Select for Choose {
 }
 
 /// Only the patterns of a selection.
-pub(super) struct Excludes(pub Arc<Choose>);
+pub(super) struct Excludes(pub Vec<Pattern>);
 
 impl Select for Excludes {
     fn excludes(&self, path: &[u8]) -> bool {
-        self.0.excludes(path)
+        pattern::excludes(&self.0, path)
     }
 
     fn excludes_directory(&self, path: &[u8]) -> bool {
-        self.0.excludes_directory(path)
+        pattern::excludes_directory(&self.0, path)
     }
 }
 

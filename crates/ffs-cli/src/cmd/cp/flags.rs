@@ -3,9 +3,9 @@
 use bsdffs::copy::{Attributes, CopyOptions, Existing, Sparse};
 use clap::ValueEnum;
 
-use super::pattern::Pattern;
 use crate::bsd;
 use crate::mode::umask;
+use crate::pattern::Pattern;
 
 /// How files are copied.
 #[derive(clap::Args)]
@@ -62,7 +62,7 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(super) checksum: bool,
     /// Leave out files that match PATTERN, and everything below them. As in rsync, `/` in front
-    /// means the top of a source, `/` at the end directories only, `**` any number of names
+    /// means the top of a source, `/` at the end directories only, `**` anything, also `/`
     #[arg(long, value_name = "PATTERN", value_parser = Pattern::parse)]
     pub(super) exclude: Vec<Pattern>,
     /// Which holes the copies have

@@ -1,5 +1,6 @@
 //! One copy: its sources one after the other.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -7,15 +8,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bsdffs::copy::{
-    CopyOptions, CopyReport, DigestSink, Digests, FileData, FileId, HostSink, HostSource,
-    HostSourceOptions, HostTargets, ImageSink, ImageSource, ImageSourceOptions, ImageTargets,
-    Select, Sink, Source, SparseSink, Targets, transfer_selected,
+    CopyOptions, CopyReport, DigestSink, Digests, FileId, HostSink, HostSource, HostTargets,
+    ImageSink, ImageSource, ImageTargets, Select, Sink, Source, SparseSink, Targets,
+    transfer_selected,
 };
 use ffs_core::{FileType, Vnode};
 
 use super::choose::{AskSink, Choose, DrySink, Excludes, NoTargets};
 use super::flags::Flags;
-use super::pattern;
 use super::stream::StreamSink;
 use super::survey::{Counted, Survey};
 use super::target::Target;
@@ -23,8 +23,8 @@ use super::verify::{Copies, Origin, verify};
 use super::watch::{Names, Watch};
 use super::{STDIN, own_name};
 use crate::fail::Failure;
-use crate::namei::Last;
 use crate::output;
+use crate::pattern;
 use crate::session::snapshot::AtEnd;
 use crate::session::{Beside, Session};
 use crate::signals;
@@ -82,6 +82,7 @@ impl Job<'_> {
             false => Session::write(&to.image)?,
         };
         let result = self.each_into(from, to, &session);
+        self.watch.end_survey();
         let again = if self.flags.resume { AGAIN } else { "" };
         let hint = format!("{FULL}{again}");
         let result = result.map_err(|failure| failure.hint_if_full(hint));
@@ -121,15 +122,16 @@ impl Job<'_> {
         session: &Session,
         sink: &mut dyn Sink,
     ) -> Result<(), Failure> {
+        self.count_all(from, Some((session, &to.image)));
         for source in from {
             match source {
                 Place::Host(path) => self.host(path, target, sink)?,
                 Place::Image(path) if path.image == to.image => {
-                    self.same_image(session, path, target, dir, sink)?;
+                    self.same_image(session, path, target, Some(dir), sink)?;
                 }
                 Place::Image(path) => match session.beside(&path.image) {
                     Ok(Beside::Same) => {
-                        self.same_image(session, path, target, dir, sink)?;
+                        self.same_image(session, path, target, Some(dir), sink)?;
                     }
                     Ok(Beside::Partition(other)) => {
                         match other.through(path.clone(), AtEnd::File) {
@@ -192,9 +194,27 @@ impl Job<'_> {
         target: &To<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Failure> {
-        for source in from {
-            let Place::Image(path) = source else { continue };
-            self.other_image(path, target, sink)?;
+        // Sources in one image share its mount.
+        for sources in from.chunk_by(|a, b| image_of(a) == image_of(b)) {
+            let Some(image) = sources.first().and_then(image_of) else { continue };
+            let session = match Session::read(image) {
+                Ok(session) => session,
+                Err(failure) => {
+                    refuse(failure)?;
+                    continue;
+                }
+            };
+            if sources.len() == from.len() {
+                self.count_all(from, Some((&session, image)));
+            }
+            let mut paths = sources.iter().filter_map(|source| match source {
+                Place::Image(path) => Some(path),
+                Place::Host(_) => None,
+            });
+            let result =
+                paths.try_for_each(|path| self.same_image(&session, path, target, None, sink));
+            self.watch.end_survey();
+            session.finish_with(result)?;
         }
         Ok(())
     }
@@ -212,13 +232,14 @@ impl Job<'_> {
         }
     }
 
-    /// Copies a tree of the image that is copied to, or of a snapshot in it.
+    /// Copies a tree of the image of `session`, or of a snapshot in it. `dir` is the target's
+    /// directory if it is in the same image.
     fn same_image(
         &mut self,
         session: &Session,
         from: &ImagePath,
         target: &To<'_>,
-        dir: &Vnode,
+        dir: Option<&Vnode>,
         sink: &mut dyn Sink,
     ) -> Result<(), Failure> {
         let snapshot = session.snapshot_at(from, AtEnd::File).and_then(|found| {
@@ -228,7 +249,7 @@ impl Job<'_> {
         });
         match snapshot {
             Ok(Some((inside, from))) => self.from(inside, &from, target, sink),
-            Ok(None) => self.image(session, from, target, Some(dir), sink),
+            Ok(None) => self.image(session, from, target, dir, sink),
             Err(failure) => refuse(failure),
         }
     }
@@ -260,7 +281,7 @@ impl Job<'_> {
     }
 
     /// Whether the top of a source is left out by its name.
-    fn is_excluded(&self, name: &[u8], directory: bool) -> bool {
+    pub(super) fn is_excluded(&self, name: &[u8], directory: bool) -> bool {
         pattern::excludes_top(&self.flags.exclude, name, directory)
     }
 
@@ -285,16 +306,7 @@ impl Job<'_> {
         if name.as_ref().is_some_and(|name| self.is_excluded(name, found.is_dir())) {
             return Ok(());
         }
-        let options = HostSourceOptions {
-            xattrs: self.options.kept().need_xattrs() && self.options.preserve,
-            hard_links: self.options.hard_links,
-            identities: false,
-            data: !self.flags.dry_run,
-            follow,
-            follow_all: self.flags.follows_all(),
-            stream: !self.flags.recursive() || stdin,
-            skip: Vec::new(),
-        };
+        let options = self.host_options(stdin);
         let top = to.target.path(name);
         let regular = found.is_file() || found.is_dir() || found.is_symlink();
         let from = From {
@@ -316,10 +328,9 @@ impl Job<'_> {
         within: Option<&Vnode>,
         sink: &mut dyn Sink,
     ) -> Result<(), Failure> {
-        let last = if self.flags.follows_top() { Last::Follow } else { Last::Keep };
         let name = own_name(&from.path);
         let top = to.target.path(name.clone());
-        let found = session.find(&from.path, last).and_then(|root| {
+        let found = session.find(&from.path, self.last()).and_then(|root| {
             let directory = session.ffs.getattr(&root).kind == FileType::Directory;
             self.fits(from, directory, to)?;
             if let Some(dir) = within.filter(|_| directory) {
@@ -335,13 +346,7 @@ impl Job<'_> {
         if name.as_ref().is_some_and(|name| self.is_excluded(name, directory)) {
             return Ok(());
         }
-        let options = ImageSourceOptions {
-            hard_links: self.options.hard_links,
-            xattrs: self.options.kept().need_xattrs() && self.options.preserve,
-            follow_all: self.flags.follows_all(),
-            data: if self.flags.dry_run { FileData::Nothing } else { FileData::Bytes },
-            ..Default::default()
-        };
+        let options = self.image_options();
         let (ffs, cred) = (session.ffs.clone(), session.cred.clone());
         let ready = From {
             shown: from.shown(),
@@ -375,9 +380,10 @@ impl Job<'_> {
             top: from.top,
             renamed: to.target.is_name(),
         };
-        let wanted = from.counted.filter(|_| self.watch.progress.is_wanted());
-        let select: Arc<dyn Select> = Arc::clone(&choose) as Arc<dyn Select>;
-        let survey = wanted.map(|tree| Survey::new(tree, Arc::new(Excludes(choose))));
+        let wanted = from.counted.filter(|_| self.watch.wants_survey());
+        let excludes = Excludes(flags.exclude.clone());
+        let survey = wanted.map(|tree| Survey::new(vec![tree], Arc::new(excludes)));
+        let select: Arc<dyn Select> = choose;
         self.watch.begin(names.clone(), survey);
         let mut digests = Digests::default();
         let mut sparse = SparseSink::new(sink, flags.sparse());
@@ -401,6 +407,14 @@ impl Job<'_> {
         }
         self.done.push(report);
         Ok(())
+    }
+}
+
+/// The image that has a source.
+fn image_of(source: &Place) -> Option<&OsStr> {
+    match source {
+        Place::Image(path) => Some(&path.image),
+        Place::Host(_) => None,
     }
 }
 

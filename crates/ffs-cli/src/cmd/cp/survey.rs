@@ -1,4 +1,4 @@
-//! The total of a source, for the progress bar.
+//! The total of a source or of all, for the progress bar.
 //!
 //! # Invariants
 //! 1. A survey reads no file before the bar is on the screen: it does not slow down small copies.
@@ -37,8 +37,8 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// A survey of `tree`, which waits for [`Survey::start`].
-    pub(super) fn new(tree: Counted, select: Arc<dyn Select>) -> Survey {
+    /// A survey of `trees`, which waits for [`Survey::start`].
+    pub(super) fn new(trees: Vec<Counted>, select: Arc<dyn Select>) -> Survey {
         let shared = Arc::new(Shared::default());
         let own = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
@@ -46,7 +46,7 @@ impl Survey {
                 std::thread::park();
             }
             if !own.stop.load(Ordering::Relaxed) {
-                count(tree, select, &own);
+                count(trees, &select, &own);
             }
         });
         Survey { shared, thread: Some(thread) }
@@ -77,26 +77,31 @@ impl Drop for Survey {
     }
 }
 
-fn count(tree: Counted, select: Arc<dyn Select>, shared: &Shared) {
+fn count(trees: Vec<Counted>, select: &Arc<dyn Select>, shared: &Shared) {
     let (mut sink, mut quiet) = (Sizes::default(), Quiet(shared));
-    let select = Some(select);
-    let done = match tree {
-        Counted::Host(path, options) => {
-            let options =
-                HostSourceOptions { data: false, xattrs: false, stream: false, ..options };
-            transfer_selected(HostSource::new(path, b"", options), select, &mut sink, &mut quiet)
+    for tree in trees {
+        let select = Some(Arc::clone(select));
+        let done = match tree {
+            Counted::Host(path, options) => {
+                let options =
+                    HostSourceOptions { data: false, xattrs: false, stream: false, ..options };
+                let source = HostSource::new(path, b"", options);
+                transfer_selected(source, select, &mut sink, &mut quiet)
+            }
+            Counted::Image(ffs, cred, top, options) => {
+                let options =
+                    ImageSourceOptions { data: FileData::Nothing, xattrs: false, ..options };
+                let image = ImageRef { ffs: &ffs, cred: &cred, name: "" };
+                let source = ImageSource::new(image, top, b"", options);
+                transfer_selected(source, select, &mut sink, &mut quiet)
+            }
+        };
+        if done.is_err() {
+            return;
         }
-        Counted::Image(ffs, cred, top, options) => {
-            let options = ImageSourceOptions { data: FileData::Nothing, xattrs: false, ..options };
-            let image = ImageRef { ffs: &ffs, cred: &cred, name: "" };
-            let source = ImageSource::new(image, top, b"", options);
-            transfer_selected(source, select, &mut sink, &mut quiet)
-        }
-    };
-    if done.is_ok() {
-        // It is set once.
-        let _ = shared.totals.set((sink.bytes, sink.files));
     }
+    // It is set once.
+    let _ = shared.totals.set((sink.bytes, sink.files));
 }
 
 #[derive(Default)]

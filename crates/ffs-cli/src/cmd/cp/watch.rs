@@ -60,7 +60,9 @@ pub(super) struct Watch {
     /// The source is on another volume, whose inode numbers mean nothing in the target.
     pub other_volume: bool,
     survey: Option<Survey>,
-    /// Bytes and files so far of this source, and bytes of the open file.
+    /// The survey counts all sources, not only this one.
+    counts_all: bool,
+    /// Bytes and files so far of what the survey counts, and bytes of the open file.
     bytes: u64,
     files: u64,
     file_bytes: u64,
@@ -107,6 +109,7 @@ impl Watch {
             names: Names::default(),
             other_volume: false,
             survey: None,
+            counts_all: false,
             bytes: 0,
             files: 0,
             file_bytes: 0,
@@ -115,12 +118,31 @@ impl Watch {
         }
     }
 
+    /// `survey` counts all sources if the copy takes longer.
+    pub(super) fn count_all(&mut self, survey: Survey) {
+        (self.survey, self.counts_all) = (Some(survey), true);
+    }
+
+    /// The survey ends: the volumes that it reads are unmounted next.
+    pub(super) fn end_survey(&mut self) {
+        self.survey = None;
+    }
+
+    /// Whether the next source needs a survey of its own.
+    pub(super) fn wants_survey(&self) -> bool {
+        self.progress.is_wanted() && !self.counts_all
+    }
+
     /// A source begins. `survey` counts its files if the copy takes longer.
     pub(super) fn begin(&mut self, names: Names, survey: Option<Survey>) {
         self.names = names;
-        self.survey = survey;
-        (self.bytes, self.files, self.file_bytes) = (0, 0, 0);
+        self.file_bytes = 0;
         self.sources.1 += 1;
+        if self.counts_all {
+            return;
+        }
+        self.survey = survey;
+        (self.bytes, self.files) = (0, 0);
         if self.sources.1 > 1 && self.progress.is_shown() {
             self.progress.begin(String::new());
         }
@@ -128,7 +150,9 @@ impl Watch {
 
     /// The source ended.
     pub(super) fn end(&mut self) -> Result<(), Failure> {
-        self.survey = None;
+        if !self.counts_all {
+            self.survey = None;
+        }
         self.error.take().map_or(Ok(()), Err)
     }
 

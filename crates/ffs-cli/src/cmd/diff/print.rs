@@ -1,17 +1,14 @@
 //! Printing the differences of two trees, as lines or as JSON.
 
-use std::ffi::OsStr;
 use std::io::{BufWriter, StdoutLock, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use bsdffs::copy::EntryKind;
 use bsdffs::diff::{DiffObserver, Difference, Side, kind_name};
-use globset::GlobMatcher;
 use serde::Serialize;
 
 use crate::fail::{Failure, show};
 use crate::output::{self, JsonName};
+use crate::pattern::{self, Pattern};
 use crate::progress::Progress;
 use crate::signals;
 
@@ -19,7 +16,7 @@ use crate::signals;
 pub(super) struct Print<'a> {
     pub json: bool,
     pub brief: bool,
-    pub exclude: &'a [GlobMatcher],
+    pub exclude: &'a [Pattern],
     /// The names of the tops.
     pub names: [String; 2],
     pub out: BufWriter<StdoutLock<'static>>,
@@ -84,17 +81,17 @@ fn shown(path: &[u8]) -> String {
 }
 
 impl DiffObserver for Print<'_> {
-    fn is_excluded(&mut self, path: &[u8]) -> bool {
+    fn is_excluded(&mut self, path: &[u8], kind: &EntryKind) -> bool {
         if self.exclude.is_empty() {
             return false;
         }
-        let whole = Path::new(OsStr::from_bytes(path));
+        let is_directory = matches!(kind, EntryKind::Directory);
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        let directories = ends.map(|at| Path::new(OsStr::from_bytes(&path[..at])));
-        let matches = |glob: &GlobMatcher, path: &Path| {
-            glob.is_match(path) || path.file_name().is_some_and(|name| glob.is_match(name))
-        };
-        directories.chain([whole]).any(|path| self.exclude.iter().any(|glob| matches(glob, path)))
+        let above = ends.map(|at| (&path[..at], true));
+        above.chain([(path, is_directory)]).any(|(path, is_directory)| {
+            pattern::excludes(self.exclude, path)
+                || (is_directory && pattern::excludes_directory(self.exclude, path))
+        })
     }
 
     fn only(&mut self, side: Side, path: &[u8], kind: &EntryKind) {

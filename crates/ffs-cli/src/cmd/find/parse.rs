@@ -324,7 +324,7 @@ fn bits(text: &str) -> (Bits, &str) {
 }
 
 /// A pattern of the shell; none if it is not valid.
-pub(crate) fn glob(pattern: &str, fold: bool) -> Option<GlobMatcher> {
+fn glob(pattern: &str, fold: bool) -> Option<GlobMatcher> {
     // As fnmatch(3) without flags: `*` matches `/`, and braces have no meaning.
     let plain = pattern.replace('{', "[{]").replace('}', "[}]");
     let mut builder = GlobBuilder::new(&plain);
