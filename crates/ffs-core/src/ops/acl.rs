@@ -18,11 +18,11 @@ use crate::error::{Error, Result};
 use crate::inode::{InodeView, LockedInode};
 use crate::mount::{Ffs, Mount};
 use crate::ops::Vnode;
-use crate::ops::perm::{self, APPEND, IMMUTABLE};
+use crate::ops::perm;
 use crate::types::{SetAttr, XattrNamespace, XattrSet};
 use ffs_ondisk::acl;
 pub use ffs_ondisk::acl::{Entry, Who};
-use ffs_ondisk::{FileType, Place, Structure};
+use ffs_ondisk::{FileFlags, FileType, Place, Structure};
 
 const SET_GROUP: u16 = 0o2000;
 
@@ -188,7 +188,7 @@ impl Ffs {
             return Err(Error::NotSupported(why));
         }
         let data = file.ip.read();
-        if data.d.flags.intersects(IMMUTABLE | APPEND) {
+        if data.d.flags.intersects(FileFlags::IMMUTABLE | FileFlags::APPEND) {
             return Err(Error::NotPermitted);
         }
         perm::must_own(&data.d, cred)

@@ -2,7 +2,7 @@
 //!
 //! Reference: `spec/soft-updates.md` §6.13; POSIX `chmod`, `chown`, `utimensat`, `truncate`.
 
-use super::perm::{self, APPEND, IMMUTABLE, S_ISGID};
+use super::perm::{self, S_ISGID};
 use super::xattrs::drop_capability;
 use super::{Vnode, check_alive, check_in_tree, check_name, is_dots, reserve_of};
 use crate::cred::Cred;
@@ -178,7 +178,7 @@ fn may_set(d: &Dinode, cred: &Cred, set: &SetAttr) -> Result<()> {
         may_set_flags(d, cred, new)?;
     }
     let locked = d.flags & set.flags.unwrap_or(d.flags);
-    if locked.intersects(IMMUTABLE | APPEND)
+    if locked.intersects(FileFlags::IMMUTABLE | FileFlags::APPEND)
         && (SetAttr { flags: None, ..*set }) != SetAttr::default()
     {
         return Err(Error::NotPermitted);

@@ -1,6 +1,6 @@
 //! File content: reading, writing, space, durability.
 
-use super::perm::{self, APPEND, UNWRITABLE};
+use super::perm::{self, UNWRITABLE};
 use super::xattrs::drop_capability;
 use super::{Vnode, check_alive, reserve_of};
 use crate::cred::Cred;
@@ -11,7 +11,7 @@ use crate::ordering::InodeChange;
 use crate::source::WriteSource;
 use crate::types::{Fallocate, SetIdBits, SyncScope, WriteMode};
 use ffs_device::HostRange;
-use ffs_ondisk::FileType;
+use ffs_ondisk::{FileFlags, FileType};
 
 /// Checks that the inode has content to read or write.
 fn check_regular(data: &InodeData) -> Result<()> {
@@ -175,7 +175,7 @@ impl Ffs {
         }
         let mut inode = self.0.lock(&file.ip);
         check_regular(&inode)?;
-        if inode.d.flags.intersects(UNWRITABLE | APPEND) {
+        if inode.d.flags.intersects(UNWRITABLE | FileFlags::APPEND) {
             return Err(Error::NotPermitted);
         }
         let end = offset.checked_add(len).ok_or(Error::TooBig)?;
@@ -254,7 +254,8 @@ impl Ffs {
 /// Checks that file flags permit a write at `offset`.
 fn may_change(inode: &InodeData, offset: u64) -> Result<()> {
     let flags = inode.d.flags;
-    if flags.intersects(UNWRITABLE) || flags.intersects(APPEND) && offset < inode.d.size {
+    if flags.intersects(UNWRITABLE) || flags.intersects(FileFlags::APPEND) && offset < inode.d.size
+    {
         return Err(Error::NotPermitted);
     }
     Ok(())

@@ -21,7 +21,7 @@ use crate::tunables::DirPref;
 use crate::types::NodeKind;
 use ffs_ondisk::dinode::LINK_MAX;
 use ffs_ondisk::geometry::Format;
-use ffs_ondisk::{FileType, Ino};
+use ffs_ondisk::{FileFlags, FileType, Ino};
 
 /// Longest text of a symbolic link, bytes.
 const MAX_LINK_TEXT: usize = 1023;
@@ -343,7 +343,7 @@ pub(super) fn named(ino: Ino, data: &InodeData) -> EntryTarget {
 /// Checks that the file may get a further name.
 fn may_link(data: &InodeData) -> Result<()> {
     check_alive(data)?;
-    if data.d.is_dir() || data.d.flags.intersects(perm::IMMUTABLE | perm::APPEND) {
+    if data.d.is_dir() || data.d.flags.intersects(FileFlags::IMMUTABLE | FileFlags::APPEND) {
         return Err(Error::NotPermitted);
     }
     match data.d.nlink {

@@ -16,14 +16,8 @@ pub(super) const S_ISVTX: u16 = 0o1000;
 /// Execution by the group.
 const S_IXGRP: u16 = 0o010;
 
-/// The file may not change at all.
-pub(super) const IMMUTABLE: FileFlags = FileFlags::UF_IMMUTABLE.union(FileFlags::SF_IMMUTABLE);
 /// The file's content may not change; a snapshot may still be renamed and removed.
-pub(super) const UNWRITABLE: FileFlags = IMMUTABLE.union(FileFlags::SF_SNAPSHOT);
-/// The file may only grow; names may only be added to a directory.
-pub(super) const APPEND: FileFlags = FileFlags::UF_APPEND.union(FileFlags::SF_APPEND);
-/// No name of the file may be removed.
-const NOUNLINK: FileFlags = FileFlags::UF_NOUNLINK.union(FileFlags::SF_NOUNLINK);
+pub(super) const UNWRITABLE: FileFlags = FileFlags::IMMUTABLE.union(FileFlags::SF_SNAPSHOT);
 
 /// Whether this library checks permissions and the caller is not root.
 pub(super) fn is_checked(cred: &Cred) -> bool {
@@ -67,14 +61,14 @@ pub(super) fn may_enter(dir: &Dinode, cred: &Cred) -> Result<()> {
 /// Checks that `cred` may remove a name of `file` from the directory.
 pub(super) fn may_remove(dir: &Dinode, file: &Dinode, cred: &Cred) -> Result<()> {
     check(dir, cred, Access::WRITE.and(Access::EXEC))?;
-    if dir.flags.intersects(APPEND) {
+    if dir.flags.intersects(FileFlags::APPEND) {
         return Err(Error::NotPermitted);
     }
     let sticky = dir.mode & S_ISVTX != 0 && is_checked(cred);
     if sticky && cred.uid != file.uid && cred.uid != dir.uid {
         return Err(Error::NotPermitted);
     }
-    if file.flags.intersects(IMMUTABLE | APPEND | NOUNLINK) {
+    if file.flags.intersects(FileFlags::IMMUTABLE | FileFlags::APPEND | FileFlags::NOUNLINK) {
         return Err(Error::NotPermitted);
     }
     Ok(())

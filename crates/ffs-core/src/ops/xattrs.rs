@@ -9,6 +9,7 @@ use crate::inode::{InodeData, LockedInode};
 use crate::linux_xattr::CAPABILITY;
 use crate::mount::Ffs;
 use crate::types::{Access, SetIdBits, XattrNamespace, XattrSet};
+use ffs_ondisk::FileFlags;
 use ffs_ondisk::geometry::Format;
 
 /// Longest name of an attribute, bytes.
@@ -27,7 +28,7 @@ fn check_attr_name(name: &[u8]) -> Result<()> {
 /// Checks that `cred` may read or write attributes of this name space.
 fn check_space(data: &InodeData, cred: &Cred, ns: XattrNamespace, want: Access) -> Result<()> {
     check_alive(data)?;
-    if want == Access::WRITE && data.d.flags.intersects(perm::IMMUTABLE | perm::APPEND) {
+    if want == Access::WRITE && data.d.flags.intersects(FileFlags::IMMUTABLE | FileFlags::APPEND) {
         return Err(Error::NotPermitted);
     }
     match ns {

@@ -189,7 +189,7 @@ impl Server {
     /// whole pages, and only their end can be new.
     fn old_part(&self, file: &Vnode, offset: u64, size: usize) -> usize {
         let a = self.fs.getattr(file);
-        if !a.flags.intersects(FileFlags::UF_APPEND | FileFlags::SF_APPEND) {
+        if !a.flags.intersects(FileFlags::APPEND) {
             return 0;
         }
         usize::try_from(a.size.saturating_sub(offset)).map_or(size, |old| old.min(size))
@@ -262,13 +262,13 @@ impl Server {
 
 /// Checks whether BSD's file flags permit opening the file for writing.
 fn check_flags(a: &Attr, flags: u32) -> Result<(), Errno> {
-    let immutable = FileFlags::UF_IMMUTABLE | FileFlags::SF_IMMUTABLE;
-    let append = FileFlags::UF_APPEND | FileFlags::SF_APPEND;
     let appends = flags & O_APPEND != 0 && flags & O_TRUNC == 0;
     if a.kind != FileType::Regular {
         return Ok(());
     }
-    if a.flags.intersects(immutable) || (a.flags.intersects(append) && !appends) {
+    if a.flags.intersects(FileFlags::IMMUTABLE)
+        || (a.flags.intersects(FileFlags::APPEND) && !appends)
+    {
         return Err(Errno::PERM);
     }
     Ok(())

@@ -29,18 +29,8 @@ struct Flag {
 }
 
 const FLAGS: [Flag; 3] = [
-    Flag {
-        plain: 0x10,
-        extended: 0x8,
-        shown: FileFlags::UF_IMMUTABLE.union(FileFlags::SF_IMMUTABLE),
-        set: FileFlags::SF_IMMUTABLE,
-    },
-    Flag {
-        plain: 0x20,
-        extended: 0x10,
-        shown: FileFlags::UF_APPEND.union(FileFlags::SF_APPEND),
-        set: FileFlags::SF_APPEND,
-    },
+    Flag { plain: 0x10, extended: 0x8, shown: FileFlags::IMMUTABLE, set: FileFlags::SF_IMMUTABLE },
+    Flag { plain: 0x20, extended: 0x10, shown: FileFlags::APPEND, set: FileFlags::SF_APPEND },
     Flag { plain: 0x40, extended: 0x80, shown: FileFlags::UF_NODUMP, set: FileFlags::UF_NODUMP },
 ];
 

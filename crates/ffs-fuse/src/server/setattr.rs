@@ -153,8 +153,7 @@ impl Server {
 
 /// Whether BSD's file flags forbid changes of the file, but for appending.
 fn is_locked(a: &Attr) -> bool {
-    let immutable = FileFlags::UF_IMMUTABLE | FileFlags::SF_IMMUTABLE;
-    a.flags.intersects(immutable | FileFlags::UF_APPEND | FileFlags::SF_APPEND)
+    a.flags.intersects(FileFlags::IMMUTABLE | FileFlags::APPEND)
 }
 
 /// The id on the volume for the new owner `shown` of a file that belongs to `now`.

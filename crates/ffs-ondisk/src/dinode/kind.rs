@@ -119,4 +119,10 @@ impl FileFlags {
     pub const OWNER_SETTABLE: u32 = 0x0000_ffff;
     /// Flags only root may set.
     pub const ROOT_SETTABLE: u32 = 0xffff_0000;
+    /// The file may not change at all.
+    pub const IMMUTABLE: FileFlags = FileFlags::UF_IMMUTABLE.union(FileFlags::SF_IMMUTABLE);
+    /// The file may only grow; names may only be added to a directory.
+    pub const APPEND: FileFlags = FileFlags::UF_APPEND.union(FileFlags::SF_APPEND);
+    /// No name of the file may be removed.
+    pub const NOUNLINK: FileFlags = FileFlags::UF_NOUNLINK.union(FileFlags::SF_NOUNLINK);
 }
