@@ -242,24 +242,24 @@ struct Worker {
     /// Without it some requests are never served. If it panics, the session ends: everything is
     /// written, and the end of the process ends the mount.
     vital: bool,
-    failed: bool,
+    panicked: bool,
 }
 
 impl Worker {
     fn new(session: &Arc<Session>, vital: bool) -> Worker {
         session.state().workers += 1;
-        Worker { session: Arc::clone(session), vital, failed: true }
+        Worker { session: Arc::clone(session), vital, panicked: true }
     }
 
     /// Does the work of the thread. An error becomes that of the session, and ends it: the device
     /// failed, or a request is lost whose caller would wait as long as other threads serve.
     fn run(mut self, work: impl FnOnce(&Arc<Session>) -> io::Result<()>) {
-        match work(&self.session) {
-            Ok(()) => self.failed = false,
-            Err(e) => {
-                self.vital = true;
-                self.session.state().failure = Some(e);
-            }
+        let ended = work(&self.session);
+        self.panicked = false;
+        if let Err(e) = ended {
+            let mut state = self.session.state();
+            state.failure = Some(e);
+            state.grace_over = true;
         }
     }
 }
@@ -268,7 +268,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         let mut state = self.session.state();
         state.workers -= 1;
-        state.grace_over |= self.vital && self.failed;
+        state.grace_over |= self.vital && self.panicked;
         drop(state);
         self.session.changed.notify_all();
     }

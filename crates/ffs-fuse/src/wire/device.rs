@@ -2,7 +2,7 @@
 
 use super::reply::Reply;
 use super::request::{HEADER, Request};
-use super::splice::{ReceiveError, SplicePipe, comes_from_a_sound_device};
+use super::splice::{ReceiveError, SplicePipe, is_no_failure};
 use super::{Errno, MAX_IO, MAX_WRITE};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
@@ -85,7 +85,7 @@ impl Received {
         match result {
             Ok(n) => Ok(Received::Request(n)),
             Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Received::Unmounted),
-            Err(e) if comes_from_a_sound_device(e) => Ok(Received::Again),
+            Err(e) if is_no_failure(e) => Ok(Received::Again),
             Err(e) => Err(e.into()),
         }
     }

@@ -218,8 +218,8 @@ pub(super) enum ReceiveError {
     Lost(Option<u64>),
 }
 
-/// Whether a device in good order returns this error instead of a request.
-pub(super) fn comes_from_a_sound_device(e: Errno) -> bool {
+/// Whether the device returns this error instead of a request without having failed.
+pub(super) fn is_no_failure(e: Errno) -> bool {
     // ENOENT: the caller was interrupted before the request was read. ENOMEM: it got the error.
     let again = [Errno::INTR, Errno::AGAIN, Errno::NOENT, Errno::NOMEM];
     let ended = [Errno::NODEV, Errno::CONNABORTED];
@@ -253,7 +253,7 @@ impl SplicePipe {
         if let Some(ends) = self.open().filter(|ends| ends.holds_requests()) {
             match ends.receive(device, buf) {
                 // What a read returns, too. It has no other meaning with a pipe.
-                Err(ReceiveError::Device(e)) if comes_from_a_sound_device(e) => {
+                Err(ReceiveError::Device(e)) if is_no_failure(e) => {
                     return Err(ReceiveError::Device(e));
                 }
                 // The pipe failed, or the device: the read below shows which.
