@@ -1,15 +1,15 @@
-//! Values of which several threads have their own, so that a processor that writes one does not
-//! take a cache line away from the others.
+//! Values with a copy for each thread. Threads that write them do not take cache lines from each
+//! other.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The number of values. Threads beyond it share them.
-const SETS: usize = 8;
+/// The number of copies. With more threads some share one.
+const COPIES: usize = 8;
 
-/// A value for each thread. It dereferences to that of the calling thread.
+/// A value with copies. It dereferences to the copy of the calling thread.
 #[derive(Debug, Default)]
-pub(crate) struct PerThread<T>([Padded<T>; SETS]);
+pub(crate) struct PerThread<T>([Padded<T>; COPIES]);
 
 /// A value in cache lines of its own. Processors fetch lines in pairs.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(crate) struct PerThread<T>([Padded<T>; SETS]);
 struct Padded<T>(T);
 
 impl<T> PerThread<T> {
-    /// The values of all threads.
+    /// All copies.
     pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|padded| &padded.0)
     }
@@ -27,16 +27,16 @@ impl<T> Deref for PerThread<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.0[set_of_thread()].0
+        &self.0[copy_of_thread()].0
     }
 }
 
-/// The number of the value of the calling thread: threads take them in turn.
-fn set_of_thread() -> usize {
+/// The number of the copy of the calling thread. New threads take the copies in turn.
+fn copy_of_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SETS;
+        static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % COPIES;
     }
-    // A thread that ends has no such number any more.
+    // A thread that ends may have dropped its number.
     MINE.try_with(|mine| *mine).unwrap_or(0)
 }

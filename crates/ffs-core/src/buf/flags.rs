@@ -18,17 +18,17 @@ pub(super) struct Flags {
     dirty: AtomicBool,
     header: AtomicBool,
     /// A lookup found the block since the eviction scan last passed it.
-    used: AtomicBool,
+    referenced: AtomicBool,
 }
 
 impl Flags {
-    /// Of a clean block with a header that is in no table yet.
+    /// The flags of a clean block with a header that is in no table yet.
     pub(super) fn new() -> Flags {
         Flags {
             place: AtomicU32::new(NIL),
             dirty: AtomicBool::new(false),
             header: AtomicBool::new(true),
-            used: AtomicBool::new(false),
+            referenced: AtomicBool::new(false),
         }
     }
 }
@@ -44,8 +44,9 @@ impl Buf {
         self.flags.place.store(id, Ordering::Relaxed);
     }
 
-    /// Whether it is in the cache and changed since it was written.
-    pub(super) fn is_dirty(&self) -> bool {
+    /// Whether it is in the cache and changed since it was written. If the caller holds its `io`
+    /// lock, `false` means that its newest state is on the device.
+    pub(crate) fn is_dirty(&self) -> bool {
         self.flags.dirty.load(Ordering::Acquire)
     }
 
@@ -63,15 +64,15 @@ impl Buf {
     }
 
     /// Records that a lookup found it.
-    pub(super) fn mark_used(&self) {
+    pub(super) fn mark_referenced(&self) {
         // A store takes the cache line from other processors.
-        if !self.flags.used.load(Ordering::Relaxed) {
-            self.flags.used.store(true, Ordering::Relaxed);
+        if !self.flags.referenced.load(Ordering::Relaxed) {
+            self.flags.referenced.store(true, Ordering::Relaxed);
         }
     }
 
     /// Forgets that lookups found it. Returns whether one did.
-    pub(super) fn take_used(&self) -> bool {
-        self.flags.used.swap(false, Ordering::Relaxed)
+    pub(super) fn take_referenced(&self) -> bool {
+        self.flags.referenced.swap(false, Ordering::Relaxed)
     }
 }

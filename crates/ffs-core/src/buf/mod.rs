@@ -13,7 +13,7 @@
 //! | [`flags`] | what a thread may ask of a buffer without the cache's lock |
 //! | [`block`], [`links`] | the table of blocks |
 //! | [`queues`], [`file_lists`], [`dirty`] | the lists over it |
-//! | [`space`], [`limits`], [`pressure`], [`stats`] | memory: in use, allowed, reported |
+//! | [`space`], [`limits`], [`dirty_count`], [`stats`] | memory: in use, allowed, reported |
 //! | [`spare`] | memory of dropped blocks, kept for new ones |
 //!
 //! # Terms
@@ -47,13 +47,13 @@
 mod block;
 mod cache;
 mod dirty;
+mod dirty_count;
 mod file_lists;
 mod flags;
 mod hooks;
 mod in_place;
 mod limits;
 mod links;
-mod pressure;
 mod put_content;
 mod queues;
 mod space;

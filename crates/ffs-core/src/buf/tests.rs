@@ -245,9 +245,9 @@ fn a_write_cleans_its_own_buffer_only() {
     c.invalidate(old.key);
     let new = fill(&c, 1, 0, FRAG, 2);
     c.state.write().set_clean(&old);
-    assert!(c.is_dirty(&new), "the change of the new buffer would be lost");
+    assert!(new.is_dirty(), "the change of the new buffer would be lost");
     c.state.write().set_clean(&new);
-    assert!(!c.is_dirty(&new));
+    assert!(!new.is_dirty());
 }
 
 #[test]
@@ -334,9 +334,9 @@ fn a_block_changed_while_it_was_written_stays_dirty() {
     let buf = fill(&c, 1, 0, FRAG, 7);
     *hooks.0.lock() = Some(buf.clone());
     c.write_delayed().unwrap();
-    assert!(c.is_dirty(&buf), "the change would be lost");
+    assert!(buf.is_dirty(), "the change would be lost");
     c.write_delayed().unwrap();
-    assert!(!c.is_dirty(&buf));
+    assert!(!buf.is_dirty());
     drop(buf);
     c.state.write().set_limits(limits(0, 0, 0, 0, true));
     assert_eq!(content(&c, 1, 0, FRAG), 9);

@@ -142,7 +142,7 @@ impl BufCache {
         }
         let io = first.io.lock();
         let data = first.data.read();
-        if !data.valid || !self.is_dirty(first) {
+        if !data.valid || !first.is_dirty() {
             return (1, Ok(WriteOutcome::Clean));
         }
         if self.is_held(first) {
@@ -155,7 +155,7 @@ impl BufCache {
         for (_, buf) in order.iter().skip(at + 1) {
             // Only the first lock may be waited for: another thread may hold one of the others and
             // wait for the first.
-            let Some(next) = try_member(buf).filter(|_| self.is_dirty(buf)) else { break };
+            let Some(next) = try_member(buf).filter(|_| buf.is_dirty()) else { break };
             let addr = self.g.frag_to_byte(next.addr());
             if addr != start + bytes as u64 || bytes + next.bytes().len() > CLUSTER_BYTES {
                 break;
@@ -188,7 +188,7 @@ impl BufCache {
             };
             let (Some(io), Some(data)) = (io, data) else { break };
             handled += 1;
-            if data.valid && self.is_dirty(buf) {
+            if data.valid && buf.is_dirty() {
                 match self.copy(buf, data) {
                     Some(image) => members.push((buf, Member { buf, image, _io: io })),
                     None => all.add(std::iter::once(buf), Ok(WriteOutcome::Held)),
@@ -211,7 +211,7 @@ impl BufCache {
     fn write_one(&self, buf: &Buf, wait: WaitFor) -> Result<WriteOutcome> {
         let io = buf.io.lock();
         let data = buf.data.read();
-        if !data.valid || !self.is_dirty(buf) {
+        if !data.valid || !buf.is_dirty() {
             return Ok(WriteOutcome::Clean);
         }
         let image = if buf.kind == BufKind::Data {

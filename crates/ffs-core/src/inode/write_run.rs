@@ -235,7 +235,7 @@ impl<'a> LockedInode<'a> {
         if block.granted.new {
             buf.write().bytes.fill(0);
             self.ump.cache.mark_dirty(buf);
-        } else if !self.ump.cache.is_dirty(buf) {
+        } else if !buf.is_dirty() {
             self.ump.cache.invalidate(buf.key);
         }
     }

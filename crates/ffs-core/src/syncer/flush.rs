@@ -102,7 +102,7 @@ impl Syncer {
             }
             // The ordering mode tracks the changes that a written image rolled back.
             let tried: BTreeSet<BufKey> = bufs.iter().map(|b| b.key).collect();
-            owed.retain(|b| !tried.contains(&b.key) && self.ump.cache.is_dirty(b));
+            owed.retain(|b| !tried.contains(&b.key) && b.is_dirty());
             let mut written = self.ump.cache.write_bufs(bufs);
             failed.extend(written.failed.drain(..));
             result = result.and(written.result());

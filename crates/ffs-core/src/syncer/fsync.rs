@@ -346,7 +346,7 @@ impl Syncer {
     /// and its sync point wait for.
     fn wanted(&self, r: &mut Request) -> BTreeMap<BufKey, BufRef> {
         let (cache, ordering) = (&self.ump.cache, &self.ump.ordering);
-        r.unsynced.own.retain(|b| cache.is_dirty(b));
+        r.unsynced.own.retain(|b| b.is_dirty());
         let Unsynced { own, inode, group } = &r.unsynced;
         let some = own.iter().chain(inode).chain(group).cloned();
         let mut keys = ordering.blocks_to_write(r.target);

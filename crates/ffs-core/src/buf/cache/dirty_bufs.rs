@@ -1,7 +1,7 @@
 //! Queries of the dirty list.
 
 use super::BufCache;
-use crate::buf::{Buf, BufKey, BufKind, BufRef, Delays};
+use crate::buf::{BufKey, BufKind, BufRef, Delays};
 use ffs_ondisk::Ino;
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,7 @@ impl BufCache {
 
     /// How many buffers are dirty.
     pub(crate) fn dirty_count(&self) -> usize {
-        self.pressure.bufs()
+        self.dirty_count.bufs()
     }
 
     /// All dirty buffers.
@@ -71,19 +71,13 @@ impl BufCache {
         }
     }
 
-    /// Whether `buf` is in the cache and changed since it was written. If the caller holds its `io`
-    /// lock, `false` means that its newest state is on the device.
-    pub(crate) fn is_dirty(&self, buf: &Buf) -> bool {
-        buf.is_dirty()
-    }
-
     /// Whether so much is dirty that operations have to write.
     pub(crate) fn is_too_dirty(&self) -> bool {
-        self.pressure.is_too_high()
+        self.dirty_count.is_severe()
     }
 
     /// Whether three quarters of the limit of dirty buffers are reached, in bytes or in blocks.
     pub(crate) fn buf_daemon_due(&self) -> bool {
-        self.pressure.is_high()
+        self.dirty_count.daemon_due()
     }
 }

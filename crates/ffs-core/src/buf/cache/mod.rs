@@ -2,9 +2,9 @@
 
 mod dirty_bufs;
 
+use super::dirty_count::DirtyCount;
 use super::hooks::{CopyOnWrite, Disposition, WriteHooks};
 use super::limits::CacheLimits;
-use super::pressure::DirtyPressure;
 use super::spare::NewContent;
 use super::state::CacheState;
 use super::stats::CacheStats;
@@ -33,7 +33,7 @@ pub(crate) struct BufCache {
     pub(super) copy_on_write: OnceLock<Weak<dyn CopyOnWrite>>,
     pub(super) state: RwLock<CacheState>,
     /// The sums in `state` of what is dirty.
-    pressure: Arc<DirtyPressure>,
+    dirty_count: Arc<DirtyCount>,
     /// The device delays writes, so a buffer in use has to wait for them.
     delays_writes: bool,
     /// See [`BufCache::needs_check`].
@@ -56,8 +56,8 @@ impl BufCache {
     pub(crate) fn new(parts: CacheParts) -> BufCache {
         let CacheParts { g, dev, clock, counters, hooks, limits } = parts;
         let delays_writes = dev.delays_writes();
-        let pressure = Arc::default();
-        let state = CacheState::new(limits, Arc::clone(&pressure));
+        let dirty_count = Arc::default();
+        let state = CacheState::new(limits, Arc::clone(&dirty_count));
         BufCache {
             g,
             dev,
@@ -66,7 +66,7 @@ impl BufCache {
             hooks,
             copy_on_write: OnceLock::new(),
             state: RwLock::new(state),
-            pressure,
+            dirty_count,
             delays_writes,
             needs_check: AtomicBool::new(false),
             damaged: AtomicBool::new(false),

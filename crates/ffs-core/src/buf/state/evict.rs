@@ -20,7 +20,7 @@ impl CacheState {
     /// Makes the block of `key`, if it is clean, the first to be evicted.
     pub(in super::super) fn age(&mut self, key: BufKey) {
         let Some((id, buf)) = self.find(key).filter(|(_, buf)| !buf.is_dirty()) else { return };
-        buf.take_used();
+        buf.take_referenced();
         if self.is_idle(id) && self.blocks[id].backing == Backing::Pages {
             self.move_to(id, Tier::PagesOnly);
         }
@@ -34,7 +34,7 @@ impl CacheState {
     pub(in super::super) fn set_limits(&mut self, limits: CacheLimits) -> u64 {
         let policy_changed = limits.vmiodir != self.limits.vmiodir;
         self.limits = limits;
-        self.pressure.set_limits(&self.limits);
+        self.dirty_count.set_limits(&self.limits);
         let mut evicted = 0;
         for id in self.blocks.ids() {
             let block = &self.blocks[id];
@@ -110,7 +110,7 @@ impl CacheState {
     /// Moves a block that is in use, or was since it was last examined, to the newest end of its
     /// queue. Returns whether it did.
     fn give_second_chance(&mut self, id: ItemId) -> bool {
-        let used = self.blocks[id].buf.as_ref().is_some_and(|buf| buf.take_used());
+        let used = self.blocks[id].buf.as_ref().is_some_and(|buf| buf.take_referenced());
         let spared = used || !self.is_idle(id);
         if spared {
             self.queues.remove(&mut self.blocks, id);

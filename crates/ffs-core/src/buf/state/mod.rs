@@ -20,9 +20,9 @@ mod evict;
 
 use super::block::{BlockTable, CachedBlock, Tier};
 use super::dirty::DirtyList;
+use super::dirty_count::DirtyCount;
 use super::file_lists::FileLists;
 use super::limits::CacheLimits;
-use super::pressure::DirtyPressure;
 use super::queues::Queues;
 use super::space::SpaceUse;
 use super::spare::SpareBuffers;
@@ -58,13 +58,13 @@ pub(super) struct CacheState {
     /// Other lookups, and evictions, by kind of block; the sizes in it are not kept here.
     counts: [ClassStats; BufKind::ALL.len()],
     pub(super) dirty: DirtyList,
-    pressure: Arc<DirtyPressure>,
+    dirty_count: Arc<DirtyCount>,
     pub(super) spare: SpareBuffers,
 }
 
 impl CacheState {
-    pub(super) fn new(limits: CacheLimits, pressure: Arc<DirtyPressure>) -> CacheState {
-        pressure.set_limits(&limits);
+    pub(super) fn new(limits: CacheLimits, dirty_count: Arc<DirtyCount>) -> CacheState {
+        dirty_count.set_limits(&limits);
         CacheState {
             blocks: BlockTable::default(),
             index: OpenHash::default(),
@@ -76,7 +76,7 @@ impl CacheState {
             hits: PerThread::default(),
             counts: Default::default(),
             dirty: DirtyList::default(),
-            pressure,
+            dirty_count,
             spare: SpareBuffers::default(),
         }
     }
@@ -117,7 +117,7 @@ impl CacheState {
     /// [`CacheState::give_header`].
     pub(super) fn lookup(&self, key: BufKey) -> Option<BufRef> {
         let (_, buf) = self.find(key)?;
-        buf.mark_used();
+        buf.mark_referenced();
         if buf.has_header() {
             bump(&self.hits[buf.kind as usize]);
         }
@@ -126,7 +126,7 @@ impl CacheState {
 
     /// Gives the block of `buf`, which a lookup found without one, a header, and counts the hit.
     pub(super) fn give_header(&mut self, buf: &Buf) {
-        // Without a place it was dropped meanwhile.
+        // A block that was dropped meanwhile has no place.
         let Some(id) = buf.place() else { return };
         match self.blocks[id].tier {
             // Another thread was faster.
@@ -234,7 +234,7 @@ impl CacheState {
 
     /// Stores the sums of the dirty list where threads read them without the cache's lock.
     fn note_dirty(&self) {
-        self.pressure.set(self.dirty.bytes(), self.dirty.len());
+        self.dirty_count.set(self.dirty.bytes(), self.dirty.len());
     }
 
     /// Charges a block anew for `bytes` bytes.
@@ -262,7 +262,9 @@ impl CacheState {
         self.queues.remove(&mut self.blocks, id);
         self.space.discharge(&self.blocks[id]);
         self.blocks[id].tier = tier;
-        self.blocks[id].buf.iter().for_each(|buf| buf.set_header(tier == Tier::Header));
+        if let Some(buf) = &self.blocks[id].buf {
+            buf.set_header(tier == Tier::Header);
+        }
         self.space.charge(&self.blocks[id]);
         self.queues.push_newest(&mut self.blocks, id);
     }

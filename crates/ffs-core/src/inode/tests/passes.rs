@@ -191,7 +191,7 @@ fn what_can_never_be_written_is_an_error_and_stays() {
     let [a, b] = [1, 2].map(|n| s.block(n));
     s.wait(&a, NOWHERE, Readiness::Held);
     assert!(matches!(s.b.syncer.sync_alone(), Err(Error::Unwritten)));
-    assert!(s.b.t.ump.cache.is_dirty(&a) && !s.b.t.ump.cache.is_dirty(&b));
+    assert!(a.is_dirty() && !b.is_dirty());
     let root = s.b.t.get(Ino::ROOT).unwrap();
     assert!(matches!(s.b.syncer.fsync(&root, SyncScope::Data), Err(Error::Unwritten)));
 }
@@ -204,8 +204,7 @@ fn a_block_that_cannot_be_written_keeps_no_other_from_it() {
     let at = s.b.g().frag_to_byte(a.read().addr);
     s.disk.add(Rule::new(Operation::Write, Fault::Errno(5)).within(at..at + 8192));
     assert_eq!(s.b.syncer.sync_alone().unwrap_err().errno(), 5);
-    let cache = &s.b.t.ump.cache;
-    assert!(cache.is_dirty(&a) && !cache.is_dirty(&b) && cache.is_dirty(&c));
+    assert!(a.is_dirty() && !b.is_dirty() && c.is_dirty());
     let root = s.b.t.get(Ino::ROOT).unwrap();
     assert_eq!(s.b.syncer.fsync(&root, SyncScope::Data).unwrap_err().errno(), 5);
     s.disk.heal();

@@ -1,18 +1,19 @@
-//! How much is dirty, and how much may be. Every operation asks, without a lock.
+//! How much is dirty (`numdirtybuffers`), and how much may be (`hidirtybuffers`). Every operation
+//! asks, without a lock.
 
 use super::limits::CacheLimits;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The sums of the dirty list and their limits.
 #[derive(Debug, Default)]
-pub(super) struct DirtyPressure {
+pub(super) struct DirtyCount {
     bytes: AtomicUsize,
     bufs: AtomicUsize,
     limit_bytes: AtomicUsize,
     limit_bufs: AtomicUsize,
 }
 
-impl DirtyPressure {
+impl DirtyCount {
     pub(super) fn set(&self, bytes: usize, bufs: usize) {
         self.bytes.store(bytes, Ordering::Relaxed);
         self.bufs.store(bufs, Ordering::Relaxed);
@@ -28,13 +29,13 @@ impl DirtyPressure {
         self.bufs.load(Ordering::Relaxed)
     }
 
-    /// Whether so much is dirty that operations have to write.
-    pub(super) fn is_too_high(&self) -> bool {
+    /// Whether so much is dirty that operations have to write (`buf_dirty_count_severe`).
+    pub(super) fn is_severe(&self) -> bool {
         self.exceeds(|limit| limit)
     }
 
-    /// Whether three quarters of a limit are reached.
-    pub(super) fn is_high(&self) -> bool {
+    /// Whether three quarters of a limit are reached, so that the buffer daemon is due.
+    pub(super) fn daemon_due(&self) -> bool {
         self.exceeds(|limit| limit - limit / 4)
     }
 
