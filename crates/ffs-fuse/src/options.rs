@@ -37,6 +37,8 @@ pub struct Options {
     pub io_uring: UseIoUring,
     /// Whether the content of large reads and writes passes by splice(2) instead of a copy.
     pub splice: bool,
+    /// Whether a thread that serves requests runs beside its client, with the policy `SCHED_IDLE`.
+    pub sched_idle: bool,
     /// How long the kernel may cache names.
     pub entry_timeout: Duration,
     /// How long the kernel may cache that a name does not exist.
@@ -124,6 +126,7 @@ impl Default for Options {
             threads: 4,
             io_uring: UseIoUring::Auto,
             splice: true,
+            sched_idle: true,
             entry_timeout: LONG,
             negative_timeout: LONG,
             attr_timeout: None,
@@ -295,6 +298,12 @@ words! {
         |o, _| set!(o.splice => true);
     "no_splice" "" "the server copies the content of each read and write"
         |o, _| set!(o.splice => false);
+    "sched_idle" "" "while a processor has nothing else to do, the thread that serves runs on that \
+        of the program, with the policy SCHED_IDLE, so that no other processor is woken (the \
+        default, with CAP_SYS_NICE)"
+        |o, _| set!(o.sched_idle => true);
+    "no_sched_idle" "" "the scheduler places the threads that serve"
+        |o, _| set!(o.sched_idle => false);
     "entry_timeout" "seconds" "how long the kernel may cache names"
         |o, v| read!(o.entry_timeout, seconds(v));
     "negative_timeout" "seconds" "how long the kernel may cache that a name does not exist"
@@ -425,73 +434,4 @@ fn nearest(word: &str) -> Option<&'static str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_set_their_options() {
-        let o = parse_options(&[
-            "rw,ro,async,dirpref=old,cache=128m,noatime",
-            "threads=3,attr_timeout=0.5,nodev,writeback,x-systemd.automount,_netdev,comment=a",
-            "ufstype=ufs2,onerror=lock,uhelper=udisks2",
-        ])
-        .unwrap();
-        assert!(o.core.read_only && o.writeback);
-        assert_eq!(o.core.ordering, OrderingPolicy::Async);
-        assert_eq!(o.core.tunables.dirpref, ffs_core::DirPref::Old);
-        assert_eq!(o.core.tunables.cache, 128 << 20);
-        assert_eq!(o.core.atime, Atime::Never);
-        assert_eq!((o.threads, o.dev, o.suid), (3, Some(false), None));
-        assert_eq!(o.timeouts(true).attr, Duration::from_millis(500));
-        let ring = |words: &str| parse_options(&[words]).unwrap().io_uring;
-        assert_eq!((ring("rw"), ring("io_uring=on")), (UseIoUring::Auto, UseIoUring::On));
-        assert_eq!(ring("io_uring=on,io_uring=off"), UseIoUring::Off);
-        let o = parse_options(&["writeback"]).unwrap();
-        assert_eq!((o.timeouts(true).attr, o.timeouts(false).attr), (SHORT, LONG));
-    }
-
-    #[test]
-    fn async_yields_to_soft_updates_and_nosoftdep_takes_them_away() {
-        let ordering = |words: &str| parse_options(&[words]).unwrap().core.ordering;
-        assert_eq!(ordering("rw"), OrderingPolicy::Superblock);
-        assert_eq!(ordering("async"), OrderingPolicy::Async);
-        assert_eq!(ordering("softdep,async"), OrderingPolicy::Journaled);
-        assert_eq!(ordering("async,softdep"), OrderingPolicy::Journaled);
-        assert_eq!(ordering("nosuj,async"), OrderingPolicy::SoftUpdates);
-        assert_eq!(ordering("nosoftdep"), OrderingPolicy::Sync);
-        assert_eq!(ordering("nosoftdep,async"), OrderingPolicy::None);
-        assert_eq!(ordering("async,nosoftdep"), OrderingPolicy::None);
-        assert_eq!(ordering("async,sync"), OrderingPolicy::Sync);
-        assert!(parse_options(&["stable"]).unwrap().core.stable);
-        assert!(parse_options(&["rw"]).unwrap().core.replace_order);
-        assert!(!parse_options(&["noreplace_order"]).unwrap().core.replace_order);
-    }
-
-    #[test]
-    fn the_error_for_an_unknown_word_names_the_nearest() {
-        let message = |w: &str| parse_options(&[w]).unwrap_err().to_string();
-        assert_eq!(message("noatme"), "unknown mount option 'noatme'; did you mean 'noatime'?");
-        assert_eq!(message("frobnicate"), "unknown mount option 'frobnicate'");
-        assert_eq!(
-            message("dirpref=newest"),
-            "mount option 'dirpref=newest': expected old, new, new10 or depth"
-        );
-        assert_eq!(message("threads=0"), "mount option 'threads=0': expected 1 to 64");
-        assert_eq!(
-            message("io_uring=yes"),
-            "mount option 'io_uring=yes': expected auto, on or off"
-        );
-        assert_eq!(
-            message("idmap=u:0"),
-            "mount option 'idmap=u:0': expected u, g or b, and VOLUME:SHOWN:COUNT"
-        );
-        assert!(message("uid=1,idmap=b:0:1:1").contains("expected u, g or b"));
-        assert!(message("umask=22,fakeroot").ends_with("cannot be combined with fakeroot"));
-        assert!(message("nodefault_permissions,gid=1").contains("nodefault_permissions"));
-        assert!(parse_options(&["idmap=u:0:1:1,fakeroot,idmap=g:0:1:1"]).is_ok());
-        assert_eq!(message("ro=1"), "mount option 'ro=1': expected no value");
-        assert!(message("cache").contains("expected a size"));
-        assert!(message("attr_timeout=-1").contains("expected seconds"));
-        assert!(message("cache=99999999999999g").contains("expected a size"));
-    }
-}
+mod tests;

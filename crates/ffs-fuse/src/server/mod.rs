@@ -34,6 +34,8 @@ use crate::wire::{Args, Entry, Errno, Features, HandedOut, Reply, Request, op};
 use ffs_core::{Atime, Checks, Cred, Ffs, Vnode};
 use nodes::Nodes;
 use requests::RequestCounts;
+
+pub(crate) use requests::SchedIdleCounts;
 use std::sync::{Arc, OnceLock};
 
 pub(crate) use attr::inode_number;
@@ -146,6 +148,11 @@ impl Server {
             f = f.with(Features::POSIX_ACL).with(Features::DONT_MASK).with(Features::SETXATTR_EXT);
         }
         f
+    }
+
+    /// The counters of threads with the policy `SCHED_IDLE`.
+    pub(crate) fn sched_idle_counts(&self) -> Arc<SchedIdleCounts> {
+        self.requests.sched_idle()
     }
 
     /// Whether the server needs the requests to open files: it checks permissions and BSD's file

@@ -5,6 +5,7 @@
 //! | `rings` | the threads of a mount whose requests pass over io_uring, and its handshake |
 //! | `workers` | the threads that receive requests from `/dev/fuse` |
 //! | `predictor` | which requests will take long |
+//! | `placement` | on which processor a thread serves, and with which policy |
 //!
 //! This module has what both ways share: how a request is served, and how a session ends.
 //!
@@ -15,6 +16,7 @@
 //!    unlocked.
 //! 3. A thread waits for no other request than the one that it serves, except in the core.
 
+mod placement;
 mod predictor;
 mod rings;
 mod workers;
@@ -29,6 +31,7 @@ use crate::recorder::{CallRecorder, ServedCall};
 use crate::server::Server;
 use crate::trace::RequestTrace;
 use crate::wire::{Device, Errno, Pages, Reply, Request};
+use placement::Placement;
 use predictor::SlowPredictor;
 use std::io;
 use std::path::PathBuf;
@@ -53,6 +56,7 @@ pub(crate) struct Session {
     /// Held while FORGETs are read beside the rings: the buffers for that.
     forgets: Mutex<Option<WorkBuffers>>,
     predictor: SlowPredictor,
+    placement: Placement,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -79,7 +83,8 @@ struct Served {
 
 impl Session {
     /// A session that serves the mount on `mount_point`, whose requests arrive on `device`. `check`
-    /// checks the volume in the background, and `recorder` receives each request.
+    /// checks the volume in the background, and `recorder` receives each request. `sched_idle`
+    /// permits that threads have that policy.
     ///
     /// # Errors
     /// No thread can be created.
@@ -89,7 +94,9 @@ impl Session {
         mount_point: PathBuf,
         check: Option<CheckFn>,
         recorder: Option<Arc<dyn CallRecorder>>,
+        sched_idle: bool,
     ) -> io::Result<Arc<Session>> {
+        let placement = Placement::start(sched_idle, server.sched_idle_counts())?;
         let state = State { workers: 0, stopping: false, grace_over: false, failure: None };
         let checker = Arc::new(Checker::new(server.fs().clone(), check, Arc::clone(&device)));
         server.set_checker(Arc::clone(&checker));
@@ -103,6 +110,7 @@ impl Session {
             receiver: workers::Receiver::default(),
             forgets: Mutex::default(),
             predictor: SlowPredictor::default(),
+            placement,
             state: Mutex::new(state),
             changed: Condvar::new(),
         }))

@@ -17,6 +17,7 @@
 //! 4. The kernel loses a reply only when the mount ends. Then all references are dropped, so none
 //!    is taken back.
 
+use super::placement::Seated;
 use super::workers::{ReceiveRight, WorkBuffers};
 use super::{Session, Worker};
 use crate::wire::device::Received;
@@ -147,7 +148,8 @@ fn run(plan: &Plan, steps: &Receiver<Step>, report: &Sender<io::Result<()>>) {
     worker.run(|session| {
         let home = Arc::new(Home { done: Mutex::default(), waker: ring.waker() });
         let buffer = Reply::buffer();
-        QueueWorker { session, ring, home, jobs, buffer }.serve(arrived)
+        let seat = session.placement.seat(false).filter(|_| plan.processor.is_some());
+        QueueWorker { session, ring, home, jobs, buffer, seat }.serve(arrived)
     });
 }
 
@@ -190,6 +192,7 @@ struct QueueWorker<'s> {
     jobs: Sender<Job>,
     /// For replies to requests that occupy the memory of their entry.
     buffer: Vec<u8>,
+    seat: Option<Seated>,
 }
 
 impl QueueWorker<'_> {
@@ -239,6 +242,9 @@ impl QueueWorker<'_> {
             let Err(unsent) = self.jobs.send(job) else { return Ok(false) };
             // No helper is left.
             entry = unsent.0.entry;
+        }
+        if let Some(seat) = &mut self.seat {
+            seat.note_quick(0, Instant::now());
         }
         let submit = || self.ring.submit();
         match session.answer_entry(entry, &mut self.buffer, &self.home, submit)? {

@@ -7,6 +7,7 @@
 //! **Invariants.** A worker waits only for the right to receive, for the kernel's next request, and
 //! in the core.
 
+use super::placement::Seated;
 use super::{Served, Session};
 use crate::wire::device::Received;
 use crate::wire::splice::{Splice, SplicePipe};
@@ -78,6 +79,7 @@ impl Session {
     /// Receives requests and serves them until the file system is unmounted.
     fn receive_and_serve(&self) -> io::Result<()> {
         let mut buffers = WorkBuffers::new();
+        let mut seat = self.placement.seat(true);
         let mut held = None;
         loop {
             let guard = held.take().unwrap_or_else(|| self.receiver.take());
@@ -90,15 +92,19 @@ impl Session {
                 Received::Request(n) => {
                     let request = Request::parse_start(&request[..n], pipe.content());
                     let slow = request.is_some_and(|r| self.predictor.expects_slow(&r));
+                    let start = Instant::now();
                     let right = if slow {
+                        seat.iter_mut().for_each(Seated::leave);
                         drop(guard);
                         ReceiveRight::Passed
                     } else {
                         self.receiver.serving.store(true, Ordering::Release);
+                        if let (Some(seat), Some(request)) = (&mut seat, &request) {
+                            seat.note_quick(request.pid, start);
+                        }
                         held = Some(guard);
                         ReceiveRight::Held
                     };
-                    let start = Instant::now();
                     if self.answer(&mut buffers, n, right)? == op::DESTROY {
                         return Ok(());
                     }

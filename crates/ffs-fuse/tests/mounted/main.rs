@@ -17,6 +17,7 @@ mod killed;
 mod life;
 mod names;
 mod owners;
+mod placement;
 mod quota;
 mod requests;
 mod rings;
@@ -65,7 +66,7 @@ fn run(arguments: &[OsString]) -> i32 {
         println!("skipped: all tests of mounts: {why}");
         return 0;
     }
-    let all: [&[Test]; 15] = [
+    let all: [&[Test]; 16] = [
         control::TESTS,
         life::TESTS,
         names::TESTS,
@@ -80,6 +81,7 @@ fn run(arguments: &[OsString]) -> i32 {
         splice::TESTS,
         writeback::TESTS,
         rings::TESTS,
+        placement::TESTS,
         killed::TESTS,
     ];
     let mut failed = Vec::new();

@@ -183,6 +183,7 @@ pub(crate) fn forbid_as_wanted(arguments: &[OsString]) {
         Some("io_uring_enter") => libc::SYS_io_uring_enter,
         Some("pipe2") => libc::SYS_pipe2,
         Some("splice") => libc::SYS_splice,
+        Some("sched_setscheduler") => libc::SYS_sched_setscheduler,
         _ => return,
     };
     let instruction = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 1, k };

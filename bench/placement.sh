@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Compares a mount whose threads run beside the program that waits for them (SCHED_IDLE, the
+# default) with one whose threads the scheduler places (-o no_sched_idle). It needs root, and at
+# least two processors. Where the kernel offers requests over io_uring, it measures those, too.
+# usage: bench/placement.sh [ROUNDS] [SOURCE-TREE]
+# The image is in memory and the mount is async. The sides take turns. The programs may run on any
+# processor: Postmark, a tree unpacked and removed, a program for each of 200 files, 256 MiB written
+# and read, and the tree copied by a program on each processor at once. At the end the tree is copied
+# while a loop keeps every processor busy. The figures are the medians of the seconds and the ratio.
+fail() {
+    echo "bench/placement.sh: $1" >&2
+    exit 1
+}
+switch=/sys/module/fuse/parameters/enable_uring
+[ "$(id -u)" = 0 ] || fail "must run as root, to mount"
+[ "$(nproc)" -gt 1 ] || fail "one processor: there is nothing to compare"
+export FFS_BENCH_DIR=${FFS_BENCH_DIR:-/dev/shm}
+. "$(dirname "$0")/common.sh"
+loops=()
+transports=off
+if [ -w $switch ]; then
+    before=$(cat $switch)
+    trap 'cleanup; echo "$before" >$switch' EXIT
+    echo Y >$switch
+    transports="off on"
+fi
+rounds=${1:-3} tree=${2:-$root/crates}
+tar cf "$work/tree.tar" -C "$tree" .
+mkdir "$work/tree"
+tar xf "$work/tree.tar" -C "$work/tree"
+
+# took NAME CMD...: appends the time of CMD to the results of this side.
+took() {
+    local name=$1
+    shift
+    echo "$name $(seconds "$@")" >>"$work/$uring-$side"
+}
+each() {
+    local cpu pids=()
+    for cpu in $(seq "$(nproc)"); do
+        cp -r "$work/tree" "$mnt/each$cpu" &
+        pids+=($!)
+    done
+    wait "${pids[@]}"
+}
+programs() {
+    mkdir "$mnt/p" "$mnt/s"
+    took postmark "$ffs" lab compare postmark:number=2000,transactions=10000 --rounds 1 \
+        --target "$mnt/p"
+    took untar tar xf "$work/tree.tar" -C "$mnt/s"
+    took rm rm -r "$mnt/s"
+    mkdir "$mnt/s"
+    took many-programs sh -c "for i in \$(seq 200); do /bin/echo x >'$mnt'/s/\$i; done"
+    took write dd if=/dev/zero of="$mnt/big" bs=1M count=256 conv=fsync status=none
+    took read dd if="$mnt/big" of=/dev/null bs=1M iflag=direct status=none
+    took each each
+    for _ in $(seq "$(nproc)"); do
+        while :; do :; done &
+        loops+=($!)
+    done
+    took busy cp -r "$work/tree" "$mnt/busy"
+    kill "${loops[@]}"
+    wait "${loops[@]}" 2>/dev/null || true
+    loops=()
+}
+for _ in $(seq "$rounds"); do
+    for uring in $transports; do
+        for side in no_sched_idle sched_idle; do
+            "$ffs" newfs -s 2g -i 4096 "$work/image" >/dev/null
+            "$ffs" mount -o "async,noatime,io_uring=$uring,$side" "$work/image" "$mnt" 2>/dev/null
+            programs
+            "$ffs" umount "$mnt"
+            rm -f "$work/image"
+        done
+    done
+done
+for uring in $transports; do
+    echo "io_uring=$uring: seconds with no_sched_idle, with sched_idle, ratio"
+    for name in $(awk '{ print $1 }' "$work/$uring-sched_idle" | awk '!seen[$0]++'); do
+        a=$(awk -v n="$name" '$1 == n { print $2 }' "$work/$uring-no_sched_idle" | median)
+        b=$(awk -v n="$name" '$1 == n { print $2 }' "$work/$uring-sched_idle" | median)
+        printf '  %-14s %7.3f %7.3f %6.2f\n' "$name" "$a" "$b" "$(ratio "$b" "$a")"
+    done
+done
