@@ -82,7 +82,7 @@ impl Judge {
     }
 
     /// The decision after a tick, about a thread that is near and has served `quick` requests in
-    /// it. `is_runnable` tells whether the thread runs or could.
+    /// it. `is_runnable` returns whether the thread runs or could.
     pub(super) fn watched(
         &mut self,
         now: Instant,
@@ -137,7 +137,7 @@ mod tests {
     const ALONE: Scheduled =
         Scheduled { ran: WINDOW, waited: Duration::from_micros(1250), times: 50 };
     const NOT_RUN: Scheduled = Scheduled { ran: Duration::ZERO, waited: Duration::ZERO, times: 0 };
-    const UNASKED: fn() -> bool = || panic!("not asked");
+    const UNUSED: fn() -> bool = || panic!("not needed");
     const CONTENDED: Verdict = Verdict::Leave { contended: true };
 
     fn near(now: Instant) -> Judge {
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(watched(NOT_RUN, true), CONTENDED, "it could run and has not");
         assert_eq!(watched(NOT_RUN, false), Verdict::Stay, "it waits for a request");
         let long = Scheduled { ran: TICK, ..NOT_RUN };
-        assert_eq!(near(now).watched(now + TICK, 1, &long, UNASKED), Verdict::Stay, "it has run");
+        assert_eq!(near(now).watched(now + TICK, 1, &long, UNUSED), Verdict::Stay, "it has run");
     }
 
     #[test]

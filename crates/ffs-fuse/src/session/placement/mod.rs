@@ -1,10 +1,10 @@
 //! Where threads that serve requests run: on the processor of the program, and only when it waits.
 //!
 //! **Purpose.** A program waits for each reply, so it and the server need one processor in turns.
-//! The scheduler gives them two: whoever is woken while the other still runs goes to a processor
-//! that is idle, and waking that one takes several times as long as the request. A processor whose
-//! only running thread has the policy `SCHED_IDLE` counts as idle, so a program stays on the
-//! processor of a server with that policy, and finds it there.
+//! The scheduler gives them two: the one that is woken while the other still runs goes to a
+//! processor that is idle, and waking that one takes several times as long as the request. A
+//! processor whose only running thread has the policy `SCHED_IDLE` counts as idle, so a program
+//! stays on the processor of a server with that policy, and finds it there.
 //!
 //! **How.** A thread that serves quick requests moves to the processor of its client and takes the
 //! policy: it is then *near*. (The thread of a ring is bound to the processor of its clients
@@ -19,8 +19,9 @@
 //! | `thread` | the system calls: policies, processors, and how long a thread waited for one |
 //!
 //! **Invariants.**
-//! 1. Only the owner of a seat and the watchdog change the thread, each under the lock of its place.
-//!    The owner takes the seat back before the thread ends, so that no other thread gets its number.
+//! 1. Only the owner of a seat and the watchdog change the thread, each under the lock of its
+//!    place. The owner takes the seat back before the thread ends, so that no other thread gets its
+//!    number.
 //! 2. A thread that may wait for long, or start another thread, is not near.
 //! 3. Without permission to return from `SCHED_IDLE` (`CAP_SYS_NICE`, or a limit of `nice`) no
 //!    thread is ever near. Neither if the user chose another policy, or one processor.
@@ -238,15 +239,17 @@ impl Seated {
         self.seat.served.store(served, Ordering::Relaxed);
         self.since += 1;
         let due = now.saturating_duration_since(self.looked) >= WINDOW;
-        if if self.near { due } else { due || self.since >= BUSY } {
-            let busy = self.near || !due;
+        let busy = self.since >= BUSY;
+        if due || (busy && !self.near) {
             (self.since, self.looked) = (0, now);
-            if busy {
+            // A thread with few requests need not come.
+            if busy || self.near {
                 self.look(client, now);
             }
         }
     }
 
+    /// Looks at this thread, which serves quick requests.
     fn look(&mut self, client: u32, now: Instant) {
         let place = &mut *lock(&self.seat.place);
         let Ok(scheduled) = place.stat.since(&mut self.own) else { return };

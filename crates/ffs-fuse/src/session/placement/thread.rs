@@ -1,4 +1,4 @@
-//! What Linux tells of a thread's scheduling, and how it is changed.
+//! What Linux reports of a thread's scheduling, and how it is changed.
 
 use super::judge::Scheduled;
 use rustix::thread::Pid;
@@ -94,7 +94,7 @@ impl Schedstat {
 }
 
 /// Nanoseconds on a processor, nanoseconds of waiting for one, and how often it got one. The last
-/// is cut to 32 bits, of which only differences are used.
+/// has its low 32 bits, of which only differences are used.
 fn parse_schedstat(text: &str) -> Option<Scheduled> {
     let mut fields = text.split_ascii_whitespace().map(|f| f.parse::<u64>().ok());
     let mut next = || fields.next().flatten();
