@@ -22,7 +22,7 @@ for _ in $(seq "$rounds"); do
     rm -f "$work"/*.img
     { seconds "$ffs" build "$work/b.img" "$tree"; echo; } >>"$work/build"
     size=$(($(stat -c %s "$work/b.img") * 2 + (64 << 20)))
-    "$ffs" newfs -s "$((size >> 20))m" "$work/t.img" >/dev/null
+    "$ffs" newfs -u -s "$((size >> 20))m" "$work/t.img" >/dev/null
     if "$ffs" mount -o async "$work/t.img" "$mnt" 2>"$work/why"; then
         { seconds sh -c "tar -C '$mnt' -xf '$work/tree.tar' && '$ffs' umount '$mnt'"; echo; } \
             >>"$work/tar"

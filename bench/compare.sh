@@ -25,7 +25,7 @@ for kind in $kinds; do
     # A sparse file with an inode for each of a million files and space for the trees.
     truncate -s 12g "$kind.img"
     case $kind in
-        ffs) make=("$ffs" newfs -i 8192) mount=("$ffs" mount -o async,noatime) ;;
+        ffs) make=("$ffs" newfs -u -i 8192) mount=("$ffs" mount -o async,noatime) ;;
         ext4) make=(mkfs.ext4 -q -F -N 1200000) mount=(mount -o loop,noatime) ;;
         *) make=("mkfs.$kind" -q -f) mount=(mount -o loop,noatime) ;;
     esac

@@ -66,7 +66,7 @@ for _ in $(seq "$rounds"); do
     rm "$image"
 
     image="$work/ffs.img"
-    "$ffs" newfs -s $((mib * 2 + 64))m "$image" >/dev/null
+    "$ffs" newfs -u -s $((mib * 2 + 64))m "$image" >/dev/null
     "$ffs" mount ${options:+-o "$options"} "$image" "$mnt" >/dev/null
     jobs ffs
     "$ffs" umount "$mnt"

@@ -29,7 +29,7 @@ for _ in $(seq "$rounds"); do
     umount "$mnt"
     wait "$floor" || true
 
-    "$ffs" newfs -s 256m "$work/image" >/dev/null
+    "$ffs" newfs -u -s 256m "$work/image" >/dev/null
     "$ffs" mount -o async,attr_timeout=0,entry_timeout=0 "$work/image" "$mnt"
     "$work/dirbench" -d "$mnt/d" -n "$n" -l ffs $phases >>"$work/out"
     "$ffs" umount "$mnt"

@@ -15,7 +15,7 @@ uncache() { sync "$1" && dd if="$1" iflag=nocache count=0 status=none; }
 write_to() { dd if=/dev/zero of="$1" bs=1M count="$mib" conv=fsync status=none; }
 read_from() { dd if="$1" of=/dev/null bs=1M status=none; }
 stream() { "$stream" "$1" "$image" lib "$mib" | awk '{ print $5 }' >>"$work/lib-$2"; }
-new_image() { rm -f "$image" && "$ffs" newfs -s $((mib + mib / 8 + 64))m "$image" >/dev/null; }
+new_image() { rm -f "$image" && "$ffs" newfs -u -s $((mib + mib / 8 + 64))m "$image" >/dev/null; }
 
 for _ in $(seq "$rounds"); do
     rm -f "$plain" "$image"

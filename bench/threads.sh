@@ -21,9 +21,9 @@ cd "$work"
 truncate -s 2g ext4.img
 mkfs.ext4 -q -F -N 200000 ext4.img
 mount -o loop,noatime ext4.img ext4
-"$ffs" newfs -i 8192 -s 2g ffs.img >/dev/null
+"$ffs" newfs -u -i 8192 -s 2g ffs.img >/dev/null
 "$ffs" mount -o async,noatime,io_uring=off ffs.img ffs >/dev/null
-"$ffs" newfs -i 8192 -s 2g uring.img >/dev/null
+"$ffs" newfs -u -i 8192 -s 2g uring.img >/dev/null
 if "$ffs" mount -o async,noatime,io_uring=on uring.img ffs-io_uring >/dev/null 2>&1; then
     targets+=(--target ffs-io_uring)
 else

@@ -32,7 +32,7 @@ phases="create-shuf stat-shuf miss rename-shuf unlink-shuf"
 mounted() {
     local way=$1 options=$2
     shift 2
-    "$ffs" newfs -s 1g -i 4096 "$work/image" >/dev/null
+    "$ffs" newfs -u -s 1g -i 4096 "$work/image" >/dev/null
     $before_mount "$ffs" mount -o "async,io_uring=$way,$options" "$work/image" "$mnt" 2>/dev/null
     "$@"
     "$ffs" umount "$mnt"

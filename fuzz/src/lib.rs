@@ -25,15 +25,17 @@ mod edit;
 pub mod extra;
 mod hostile;
 pub mod mutate;
+#[allow(dead_code, reason = "the command uses the rest")]
+#[path = "../../crates/ffs-cli/src/parse/mod.rs"]
+mod parse;
 pub mod parsers;
 pub mod patch;
-#[path = "../../crates/ffs-cli/src/pattern.rs"]
-mod pattern;
 mod streams;
 pub mod targets;
 mod texts;
 mod variants;
 pub mod walk;
+mod words;
 pub mod work;
 
 use ffs_device::MemDevice;

@@ -1,12 +1,13 @@
 //! Texts that users write: specifications of mtree, also those that create files, owner maps,
-//! patterns, types of partitions.
+//! patterns, types of partitions, and what the command reads (`words`).
 //!
 //! A text is made of bytes below 128, and of words: each byte from 128 on selects one, so that the
 //! fuzzer need not find them.
 
 use crate::base;
-use crate::pattern::{Pattern, excludes, excludes_directory, excludes_top};
+use crate::parse::pattern::{Pattern, excludes, excludes_directory, excludes_top};
 use crate::streams::Quiet;
+use crate::words;
 use bsdffs::build::{BuildObserver, IdMap, ImageBuilder, MtreeSpec, Tree, UserNames};
 use bsdffs::disk::{PartitionType, VolumeLabel};
 use bsdffs::flags::FlagsChange;
@@ -124,11 +125,14 @@ impl Host {
 pub(crate) fn read(how: u8, data: &[u8]) {
     let bytes = Host::get().text(data);
     let text = String::from_utf8_lossy(&bytes);
+    if how & 8 != 0 {
+        return words::read(&bytes);
+    }
     match how % 4 {
         0 => {
             let _ = MtreeSpec::parse(data, &UserNames::default());
             drop(IdMap::parse(&text, |name| (name == "root").then_some(0)));
-            words(&text);
+            names(&text);
         }
         1 => pattern(&text),
         _ => {
@@ -165,7 +169,7 @@ fn pattern(text: &str) {
     }
 }
 
-fn words(text: &str) {
+fn names(text: &str) {
     for word in text.split_whitespace().take(20) {
         let _ = FlagsChange::parse(word);
         if let Ok(kind) = word.parse::<PartitionType>() {

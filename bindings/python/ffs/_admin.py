@@ -108,7 +108,7 @@ def newfs(
     density: int | None = None,
     minfree: int = 8,
     label: str | None = None,
-    soft_updates: bool = True,
+    soft_updates: bool | None = None,
     journal: bool = False,
     big_endian: bool = False,
     no_snap: bool = False,
@@ -117,8 +117,11 @@ def newfs(
     """Makes an empty file system of `size` bytes in the new, sparse file `image`.
 
     `format` is 1 (UFS1) or 2 (UFS2). Sizes are in bytes, and `density` is bytes of data for each
-    inode; without them BSD's formulas apply. With `reproducible` the bytes are the same each time.
+    inode; without them BSD's formulas apply. `soft_updates` is by default what `ffs newfs` chooses:
+    on for UFS2, off for UFS1 without `journal`. With `reproducible` the bytes are the same each time.
     """
+    if soft_updates is None:
+        soft_updates = format == 2 or journal
     how = _how(
         format,
         block_size,

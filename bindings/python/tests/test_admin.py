@@ -17,10 +17,14 @@ import ffs
     ("options", "flags"),
     [
         ({}, ["-U"]),
-        ({"soft_updates": False}, []),
+        ({}, []),
+        ({"soft_updates": False}, ["-u"]),
+        ({"soft_updates": True}, ["-U"]),
+        ({"format": 1}, ["-O1"]),
+        ({"format": 1, "soft_updates": True}, ["-O1", "-U"]),
         (
             {"format": 1, "block_size": 16384, "fragment_size": 2048},
-            ["-U", "-O1", "-b16384", "-f2048"],
+            ["-O1", "-b16384", "-f2048"],
         ),
         ({"big_endian": True, "label": "home"}, ["-U", "--endian=big", "-Lhome"]),
         ({"density": 65536, "minfree": 5, "no_snap": True}, ["-U", "-i65536", "-m5", "-n"]),

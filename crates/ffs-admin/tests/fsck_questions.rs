@@ -7,8 +7,9 @@ mod fsck_util;
 use std::sync::{Arc, Mutex};
 
 use ffs_admin::fsck::{Answer, Answers, Finding, FsckOptions, FsckReport, Id, Mode, Phase, exit};
-use ffs_ondisk::CgMut;
+use ffs_device::BlockDevice;
 use ffs_ondisk::wire::put;
+use ffs_ondisk::{CgMut, Format};
 use fsck_util::{Img, KINDS};
 
 /// Runs a check whose operator answers with `answer`; returns the questions and the report.
@@ -287,4 +288,46 @@ fn names_do_not_drive_the_terminal() {
     let found = report.findings.iter().find(|f| f.ino == Some(ino)).unwrap();
     assert_eq!(found.path.as_deref(), Some("/\u{1b}[2Jevil"));
     assert!(found.to_string().contains(r"/\u{1b}[2Jevil"), "{found}");
+}
+
+/// All bytes of the image.
+fn bytes(img: &Img) -> Vec<u8> {
+    let mut all = vec![0; usize::try_from(img.dev.len_bytes()).unwrap()];
+    img.dev.read_at(0, &mut all).unwrap();
+    all
+}
+
+/// A check in which nothing is granted counts the volume as `-n` does, and writes the clean flag
+/// alone; after that, or if the operator stops it, nothing.
+#[test]
+fn refusals_write_the_clean_flag_alone() {
+    for kind in KINDS {
+        let mut img = Img::with_tree(kind);
+        let ino = img.ino("a/b/indirect");
+        img.edit(ino, |d| d.db[3] = img.g.size as i64 + 5);
+        let lost = img.file(2, "lost", 5000);
+        let (at, _) = img.entry(2, "lost");
+        img.write(at, &[0; 4]);
+        img.edit(lost, |d| d.nlink = 9);
+        let before = bytes(&img);
+        let expected = img.fsck(FsckOptions::no());
+        let (_, report) = questions(&img, |_| Answer::Quit);
+        assert_eq!((report.exit_code, report.modified), (exit::INTERRUPTED, false));
+        assert!(report.clean && !report.marked_dirty && before == bytes(&img), "{kind:?}");
+        for first in [true, false] {
+            let before = bytes(&img);
+            let (seen, report) = questions(&img, no);
+            assert!(!seen.is_empty() && report.totals.are_known());
+            assert_eq!(report.totals.used_frags, expected.totals.used_frags, "{kind:?}");
+            assert_eq!(report.totals.files, expected.totals.files, "{kind:?}");
+            assert_eq!((report.marked_dirty, report.modified), (first, first), "{kind:?}");
+            assert_eq!((report.clean, report.exit_code), (false, exit::RERUN));
+            let after = bytes(&img);
+            let at = if img.g.format == Format::Ufs1 { 8192 } else { 65536 };
+            for (n, (old, new)) in before.iter().zip(&after).enumerate() {
+                let flag = first && (at..at + 8192).contains(&n);
+                assert!(old == new || flag, "{kind:?}: byte {n} was written");
+            }
+        }
+    }
 }

@@ -13,7 +13,7 @@ use bsdffs::tar::Input;
 use ffs_device::host_words;
 
 use crate::fail::{Failure, show};
-use crate::mode::umask;
+use crate::umask::umask;
 use crate::{output, signals, spec};
 
 /// Bytes of a write. A copy sends larger pieces of data, which are not buffered.
@@ -106,9 +106,27 @@ pub(crate) fn open(path: &Path, what: &str) -> Result<(Input, String), Failure> 
     }
     let input = match standard_input {
         true => Input::from_stream(signals::Stdin),
-        false => Input::open(path),
+        false => input(path),
     };
-    Ok((input.map_err(|error| Failure::new(&name, host_words(&error)))?, name))
+    let input = input.map_err(|error| match signals::interrupted() {
+        true => Failure::interrupted(),
+        false => Failure::new(&name, host_words(&error)),
+    });
+    Ok((input?, name))
+}
+
+/// The archive in the file `path`, which may be a pipe.
+///
+/// # Errors
+/// It cannot be read, or a signal ended the wait for it.
+pub(crate) fn input(path: &Path) -> io::Result<Input> {
+    let source = signals::open(path)?;
+    // A pipe has no end to seek to, and a terminal and a tape have none that is useful.
+    let kind = fs::metadata(path)?.file_type();
+    match kind.is_file() || kind.is_block_device() {
+        true => Input::from_file(source.into_file()),
+        false => Input::from_stream(source),
+    }
 }
 
 fn same_file(a: &fs::Metadata, b: &fs::Metadata) -> bool {

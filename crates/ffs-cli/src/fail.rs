@@ -9,6 +9,7 @@ use std::path::Path;
 
 pub(crate) use bsdffs::text::escape as show;
 use ffs_admin::AdminError;
+pub(crate) use ffs_device::shell_word;
 use ffs_device::{DeviceError, host_words};
 
 /// Exit code of a wrong command line, where BSD has no other (`EX_USAGE`).
@@ -55,7 +56,7 @@ impl Failure {
     /// Adds the hint of the error for `image`.
     #[must_use]
     pub(crate) fn advised(self, error: &ffs_ondisk::Error, image: &str) -> Failure {
-        match error.advice(image) {
+        match error.advice(&shell_word(image)) {
             Some(advice) => self.hint(advice),
             None => self,
         }

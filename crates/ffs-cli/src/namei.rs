@@ -9,9 +9,9 @@ use bsdffs::namei::{namei_from, parent_from};
 use ffs_core::{Cred, Error, Ffs, Ino, NodeKind, Vnode};
 
 use crate::fail::{Failure, show};
-use crate::mode::umask;
 use crate::session::Session;
 use crate::spec::ImagePath;
+use crate::umask::umask;
 
 /// Looks up `path`.
 ///
@@ -111,13 +111,13 @@ impl Session {
         let failure = Failure::new(format!("{}:{}", self.image(), show(path)), &error);
         match error {
             PathError::Fs(Error::NotFound) => {
-                failure.hint(format!("see what is there: ffs ls {}", self.image()))
+                failure.hint(format!("see what is there: ffs ls {}", self.word()))
             }
             PathError::Fs(Error::NoSpace | Error::NoInodes) => {
-                failure.hint(format!("see how full it is: ffs df {}", self.image()))
+                failure.hint(format!("see how full it is: ffs df {}", self.word()))
             }
             PathError::Fs(Error::Format(_)) => {
-                failure.hint(format!("check it: ffs fsck -n {}", self.image()))
+                failure.hint(format!("check it: ffs fsck -n {}", self.word()))
             }
             PathError::Fs(Error::NotPermitted) => {
                 failure.hint("a file flag such as schg forbids it (ffs ls -lo shows them)")

@@ -15,6 +15,7 @@
 pub(crate) mod held;
 pub(crate) mod snapshot;
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use ffs_fuse::MountError;
 use ffs_image::{OpenError, OpenOptions, Opened};
 use rustix::io::Errno;
 
-use crate::fail::{Failure, show};
+use crate::fail::{Failure, shell_word, show};
 use crate::spec::{Place, outside};
 use crate::{expand, signals, stdin};
 
@@ -129,11 +130,11 @@ impl Session {
         session.opened = Some(opened);
         if session.ffs.is_read_only() {
             let why = session.ffs.read_only_reason().unwrap_or("it is read-only");
-            let why = why.replace("ffs fsck", &format!("ffs fsck {}", session.image));
+            let why = why.replace("ffs fsck", &format!("ffs fsck {}", session.word()));
             return Err(Failure::new(&session.image, format!("cannot be changed: {why}")));
         }
         if let Some(found) = session.ffs.unchecked() {
-            let found = found.replace("ffs fsck", &format!("ffs fsck {}", session.image));
+            let found = found.replace("ffs fsck", &format!("ffs fsck {}", session.word()));
             crate::output::note(format!("{}: changed without a check: {found}", session.image));
         }
         Ok(session)
@@ -153,7 +154,10 @@ impl Session {
                 ffs_core::Error::NoQuotaFile(_) | ffs_core::Error::UnsafeQuotaFile { .. } => {
                     failure
                 }
-                _ => failure.hint(format!("`ffs fsck -n {image}` may show the cause")),
+                _ => {
+                    let word = shell_word(&image);
+                    failure.hint(format!("`ffs fsck -n {word}` may show the cause"))
+                }
             }
         })?;
         if let Some(why) = ffs.stale() {
@@ -177,6 +181,11 @@ impl Session {
         &self.image
     }
 
+    /// The image as one word of a shell.
+    pub(crate) fn word(&self) -> Cow<'_, str> {
+        shell_word(&self.image)
+    }
+
     /// Unmounts. When this returns, everything is on the image.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         let image = self.image.clone();
@@ -186,7 +195,7 @@ impl Session {
                 _ => "",
             };
             Failure::new(&image, format!("not everything could be written: {error}"))
-                .hint(format!("{first}check it with: ffs fsck {image}"))
+                .hint(format!("{first}check it with: ffs fsck {}", shell_word(&image)))
         })
     }
 
@@ -284,7 +293,13 @@ fn unopened(error: &OpenError) -> Failure {
 pub(crate) fn open_to_mount(image: &OsStr, how: &OpenOptions) -> Result<Opened, MountError> {
     let how = OpenOptions { probe: Some(holds_ufs), ..*how };
     let Some(inside) = snapshot::inside(image) else {
-        let mut opened = open_outside(image, &how)?;
+        let mut opened = match open_outside(image, &how) {
+            // mount(8) mounts such a device read-only, too.
+            Err(error) if error.is_write_protected() => {
+                return Ok(open_outside(image, &OpenOptions { write: false, ..how })?);
+            }
+            other => other?,
+        };
         if how.write {
             opened.notes.extend(recover(&opened.device));
         }

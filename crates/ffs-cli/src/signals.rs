@@ -6,11 +6,16 @@
 //! A shell at a terminal is different: SIGINT stops the command that runs, and never the shell.
 //! SIGTERM and SIGHUP stop the command, and then the shell unmounts and ends.
 
+use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
@@ -109,18 +114,57 @@ pub(crate) struct Stdin;
 
 impl Read for Stdin {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let stdin = rustix::stdio::stdin();
-        let patience = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-        loop {
-            if interrupted() {
-                return Err(io::Error::other("interrupted"));
-            }
-            let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-            match poll(&mut fds, Some(&patience)) {
-                Ok(0) | Err(Errno::INTR) => {}
-                Ok(_) => return Ok(rustix::io::read(stdin, &mut *buf)?),
-                Err(error) => return Err(error.into()),
-            }
+        read(rustix::stdio::stdin(), buf)
+    }
+}
+
+/// An open file, which may be a pipe, without a buffer. SIGINT and SIGTERM end a read that waits.
+pub(crate) struct Stoppable(File);
+
+/// Opens `path` for reading. The open does not wait for the writer of a pipe; the first read does.
+///
+/// # Errors
+/// The system's error.
+pub(crate) fn open(path: &Path) -> io::Result<Stoppable> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    File::options().read(true).custom_flags(flags).open(path).map(Stoppable)
+}
+
+impl Stoppable {
+    /// The open file.
+    pub(crate) fn into_file(self) -> File {
+        self.0
+    }
+}
+
+impl Read for Stoppable {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        read(self.0.as_fd(), buf)
+    }
+}
+
+/// The error of an operation that SIGINT or SIGTERM ended.
+pub(crate) fn error() -> io::Error {
+    // A reader would repeat what fails with `Interrupted`.
+    io::Error::other("interrupted")
+}
+
+/// Reads as read(2) does, and waits for data until a signal comes.
+fn read(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
+    let patience = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+    loop {
+        if interrupted() {
+            return Err(error());
+        }
+        let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+        match poll(&mut fds, Some(&patience)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => match rustix::io::read(fd, &mut *buf) {
+                // Another process took what was there.
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                other => return Ok(other?),
+            },
+            Err(error) => return Err(error.into()),
         }
     }
 }

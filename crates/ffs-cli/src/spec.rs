@@ -13,12 +13,13 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use ffs_device::FileDevice;
 use ffs_image::{is_uri, split_uri};
 
-use crate::fail::{Failure, show};
+use crate::fail::{Failure, shell_word, show};
 use crate::{current, stdin};
 
 /// A path inside an image.
@@ -110,8 +111,25 @@ pub(crate) fn image_path(arg: &OsStr) -> Result<ImagePath, Failure> {
                 "{image}:{path}: a path inside an image begins with '/'; write {image}:/{path}"
             )));
         }
+        if let Some(failure) = slash_for_colon(bytes) {
+            return Err(failure);
+        }
     }
     Ok(ImagePath { image: arg.to_owned(), path: b"/".to_vec() })
+}
+
+/// The error for `IMAGE/path` in place of `IMAGE:/path`.
+fn slash_for_colon(bytes: &[u8]) -> Option<Failure> {
+    let slashes = bytes.iter().enumerate().filter(|(at, byte)| *at > 0 && **byte == b'/');
+    let at = slashes.map(|(at, _)| at).find(|&at| is_image(&bytes[..at]))?;
+    let (image, path) = (&bytes[..at], &bytes[at..]);
+    let kind = fs::metadata(os(image)).ok()?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return None;
+    }
+    let (name, right) = (show(bytes), show([image, b":", path].concat()));
+    let failure = Failure::usage(format!("{name}: {} is a file, not a directory", show(image)));
+    Some(failure.hint(format!("a path inside an image follows a colon: {}", shell_word(&right))))
 }
 
 /// Whether `image` names something that exists, or that no command can create: a file, an export

@@ -53,7 +53,7 @@ pub(crate) fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
         take()?;
         Box::new(signals::Stdin)
     } else {
-        Box::new(File::open(path).map_err(|error| Failure::new(&name, error))?)
+        Box::new(signals::open(path).map_err(|error| Failure::new(&name, error))?)
     };
     let mut content = Vec::new();
     let read = source.take(most).read_to_end(&mut content);

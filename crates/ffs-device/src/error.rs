@@ -1,5 +1,6 @@
 //! The error of a device operation, and the checks that every device makes before a transfer.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -94,6 +95,13 @@ impl DeviceError {
     pub fn errno(&self) -> i32 {
         self.errno
     }
+}
+
+/// `name` as one word of a shell: quoted where it must be, for commands that a message shows.
+#[must_use]
+pub fn shell_word(name: &str) -> Cow<'_, str> {
+    // Only a name with a NUL, which no file has, cannot be quoted.
+    shlex::try_quote(name).unwrap_or(Cow::Borrowed(name))
 }
 
 /// An error of the host as text, without the "(os error N)" that Rust appends: the number adds

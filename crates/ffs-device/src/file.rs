@@ -11,10 +11,10 @@
 //!
 //! **Locking.** None: positioned transfers need none.
 
-use std::fs::File;
+use std::fs::{File, FileType};
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,13 +54,11 @@ impl FileDevice {
     /// [`crate::lock`].
     ///
     /// # Errors
-    /// The system's error, or `EINVAL` if `path` is neither a regular file nor a block device.
+    /// The system's error; `EINVAL` if `path` is neither a regular file nor a block device; `EROFS`
+    /// if a block device that is to be written is write-protected.
     pub fn open(path: &Path, write: bool) -> Result<Self, DeviceError> {
         let name = name_of(path);
-        File::options()
-            .read(true)
-            .write(write)
-            .open(path)
+        open_file(path, write)
             .and_then(|file| Self::measure(Arc::clone(&name), file, !write))
             .map_err(|source| DeviceError::new(&name, Operation::Open, source))
     }
@@ -83,13 +81,12 @@ impl FileDevice {
     }
 
     fn measure(name: Arc<str>, mut file: File, read_only: bool) -> io::Result<Self> {
-        let kind = file.metadata()?.file_type();
-        if kind.is_dir() {
-            return Err(rustix::io::Errno::ISDIR.into());
-        }
-        if !kind.is_file() && !kind.is_block_device() {
-            let message = "not a regular file or a block device";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        let found = file.metadata()?;
+        let kind = found.file_type();
+        check_kind(kind)?;
+        if !read_only && kind.is_block_device() && is_write_protected(found.rdev()) {
+            let message = "it is write-protected (`blockdev --setrw` may change that)";
+            return Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, message));
         }
         // Seeking to the end also works for block devices, for which stat reports no size.
         let len = file.seek(SeekFrom::End(0))?;
@@ -153,6 +150,45 @@ impl FileDevice {
         };
         DeviceError::at(&self.name, operation, offset, length, source)
     }
+}
+
+/// Opens a regular file or a block device. Another file is not opened: the open of a pipe waits for
+/// its other end.
+fn open_file(path: &Path, write: bool) -> io::Result<File> {
+    let kind = std::fs::metadata(path)?.file_type();
+    check_kind(kind)?;
+    let mut how = File::options();
+    how.read(true).write(write);
+    if kind.is_file() {
+        // A pipe may have taken the name since. Drives with removable media need the usual open.
+        how.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    }
+    how.open(path)
+}
+
+fn check_kind(kind: FileType) -> io::Result<()> {
+    if kind.is_dir() {
+        return Err(rustix::io::Errno::ISDIR.into());
+    }
+    if !kind.is_file() && !kind.is_block_device() {
+        let message = "not a regular file or a block device";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    Ok(())
+}
+
+/// Whether the kernel refuses writes to the block device. Linux opens such a device for writing,
+/// too, and only the first write would fail.
+#[cfg(target_os = "linux")]
+fn is_write_protected(device: u64) -> bool {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let flag = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    flag.is_ok_and(|flag| flag.trim() == "1")
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_write_protected(_device: u64) -> bool {
+    false
 }
 
 fn name_of(path: &Path) -> Arc<str> {

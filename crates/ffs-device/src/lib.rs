@@ -48,7 +48,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 pub use clock::{Clock, ManualClock, Rng, SplitMix64, SystemClock, Timestamp};
-pub use error::{DeviceError, Operation, host_words};
+pub use error::{DeviceError, Operation, host_words, shell_word};
 pub use fault::{Fault, FaultInjector, Rule};
 pub use file::FileDevice;
 pub use flush::FailedFlush;

@@ -34,11 +34,15 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn DiskIma
     let refused = |refused| match refused {
         Refused::Device(source) => OpenError::Device { source, write },
         Refused::Damaged(why) => OpenError::Damaged { image: image.clone(), format, why },
+        Refused::ReadOnly(why) => OpenError::ReadOnly { image: image.clone(), format, why },
         Refused::Unsupported(why) => {
             let why = if why.is_empty() { "only qemu-nbd reads it".to_owned() } else { why };
             OpenError::Unsupported { image: image.clone(), format, why }
         }
     };
+    if matches!(format, Format::Vmdk | Format::VmdkDescription) {
+        blocks::check_names(&file, path).map_err(refused)?;
+    }
     let opened = match format {
         Format::Raw | Format::Nbd => return Ok(file),
         Format::Gzip | Format::Xz | Format::Zstd | Format::Bzip2 => {

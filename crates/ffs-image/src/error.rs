@@ -1,8 +1,10 @@
 //! Why an image cannot be opened. Each message includes what to do next.
 
-use ffs_device::DeviceError;
+use std::io::ErrorKind;
+
 use ffs_device::lock::LockError;
 use ffs_device::partition::SelectError;
+use ffs_device::{DeviceError, shell_word};
 use rustix::io::Errno;
 
 use crate::magic::Format;
@@ -53,11 +55,24 @@ pub enum OpenError {
         /// What is missing.
         why: String,
     },
+    /// No program writes this variant of the format, and the image was to be changed.
+    #[error(
+        "{image}: {} image: {why}; to change it, convert it: qemu-img convert -O qcow2 {} NEW",
+        .format.name(), shell_word(image)
+    )]
+    ReadOnly {
+        /// The name of the image as the user gave it.
+        image: String,
+        /// Its format.
+        format: Format,
+        /// Which variant it is.
+        why: String,
+    },
     /// It is compressed, and was to be changed.
     #[error(
         "{image} is compressed with {}, so it can only be read; to change it, expand it first: \
-         the option --write of ffs does so, or {} {image} > RAW",
-        .format.name(), .format.decompressor().unwrap_or("cat")
+         the option --write of ffs does so, or {} {} > RAW",
+        .format.name(), .format.decompressor().unwrap_or("cat"), shell_word(image)
     )]
     Compressed {
         /// The name of the image as the user gave it.
@@ -72,13 +87,24 @@ impl OpenError {
     #[must_use]
     pub fn may_be_readable(&self) -> bool {
         match self {
-            OpenError::Compressed { .. } | OpenError::Nbd(NbdError::ReadOnly { .. }) => true,
+            OpenError::Compressed { .. }
+            | OpenError::ReadOnly { .. }
+            | OpenError::Nbd(NbdError::ReadOnly { .. }) => true,
             OpenError::Device { source, write: true } => {
                 let errno = Errno::from_raw_os_error(source.errno());
                 matches!(errno, Errno::ACCESS | Errno::PERM | Errno::ROFS)
             }
             _ => false,
         }
+    }
+
+    /// Whether it is a block device that is write-protected, and was to be opened for changes.
+    #[must_use]
+    pub fn is_write_protected(&self) -> bool {
+        // A file system of the host that is read-only has the error number of the system.
+        matches!(self, OpenError::Device { source, write: true }
+            if source.source.kind() == ErrorKind::ReadOnlyFilesystem
+                && source.source.raw_os_error().is_none())
     }
 
     /// The error number for a system-call interface.
@@ -89,7 +115,7 @@ impl OpenError {
             OpenError::Lock(error) => error.errno(),
             OpenError::Partition { source: SelectError::Device(error), .. } => error.errno(),
             OpenError::Nbd(error) => error.errno(),
-            OpenError::Compressed { .. } => Errno::ROFS.raw_os_error(),
+            OpenError::Compressed { .. } | OpenError::ReadOnly { .. } => Errno::ROFS.raw_os_error(),
             OpenError::Damaged { .. } => Errno::IO.raw_os_error(),
             OpenError::Partition { .. } | OpenError::Unsupported { .. } => {
                 Errno::INVAL.raw_os_error()
@@ -115,6 +141,8 @@ fn hint(error: &DeviceError, write: bool) -> &'static str {
         }
         (Errno::ACCESS, true) => "; do it as a user who may write to it",
         (Errno::ACCESS | Errno::PERM, false) => "; do it as a user who may read it",
+        // The device's own words say what to do.
+        (Errno::ROFS, _) if error.source.raw_os_error().is_none() => "",
         (Errno::ROFS, _) => "; it can only be read where it is",
         _ => "",
     }

@@ -53,6 +53,8 @@ pub(crate) enum Refused {
     Damaged(String),
     /// The image is sound, as far as it was read, and has a feature that the driver lacks.
     Unsupported(String),
+    /// The image is sound, and no program writes this variant of the format.
+    ReadOnly(String),
     /// The system's error.
     Device(DeviceError),
 }

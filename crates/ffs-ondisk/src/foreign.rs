@@ -6,7 +6,10 @@
 //! 2. NetBSD's two flags that collide with FreeBSD's are masked by
 //!    [`crate::Superblock::flags`] and preserved by every write.
 
-use crate::other_content::{DUMP, GELI, ISO, LUKS, SQUASHFS, TAR, ZFS};
+use crate::other_content::{
+    DMG, DUMP, EWF, GELI, ISO, LUKS, LZ4, QCOW2, RAR, SEVEN_ZIP, SQUASHFS, TAR, VDI, VHD, VHDX,
+    VMDK, ZFS, ZIP,
+};
 use crate::sbfields::{MAGIC_OFFSET, SbFields};
 use crate::wire::{Endian, get};
 
@@ -71,7 +74,7 @@ pub fn label_name(start: &[u8]) -> Option<&'static str> {
 /// Signatures of other file systems: bytes at offsets, all of which must match.
 type Signs = &'static [(u64, &'static [u8])];
 
-const OTHERS: [(Signs, &str); 22] = [
+const OTHERS: [(Signs, &str); 33] = [
     (&[(1080, b"\x53\xef"), (1101, b"\0\0\0")], "an ext2, ext3 or ext4 file system"),
     (&[(0, b"XFSB")], "an XFS file system"),
     (&[(65600, b"_BHRfS_M")], "a Btrfs file system"),
@@ -94,10 +97,21 @@ const OTHERS: [(Signs, &str); 22] = [
     (&[(24, b"\0\0\xea\x6c")], DUMP),
     (&[(24, b"\x19\x01\x54\x19")], DUMP),
     (&[(24, b"\x19\x54\x01\x19")], DUMP),
+    (&[(0, b"PK\x03\x04")], ZIP),
+    (&[(0, b"7z\xbc\xaf\x27\x1c")], SEVEN_ZIP),
+    (&[(0, b"Rar!\x1a\x07")], RAR),
+    (&[(0, b"\x04\x22\x4d\x18")], LZ4),
+    (&[(0, b"EVF\x09\x0d\x0a\xff\0")], EWF),
+    (&[(0, b"EVF2\x0d\x0a\x81\0")], EWF),
+    (&[(0, b"QFI\xfb")], QCOW2),
+    (&[(0, b"KDMV")], VMDK),
+    (&[(0, b"conectix")], VHD),
+    (&[(0, b"vhdxfile")], VHDX),
+    (&[(0, b"<<<"), (64, b"\x7f\x10\xda\xbe")], VDI),
 ];
 
-/// GELI has its metadata in the last sector.
-const GELI_MAGIC: &[u8] = b"GEOM::ELI";
+/// GELI has its metadata in the last sector, and DMG its description.
+const AT_END: [(&[u8], &str); 2] = [(b"GEOM::ELI", GELI), (b"koly\0\0\0\x04", DMG)];
 const SECTOR: u64 = 512;
 
 /// The other file system on a volume, if a signature matches. `read(offset, len)` returns the bytes
@@ -108,8 +122,11 @@ pub fn other_system(
 ) -> Option<&'static str> {
     let mut holds = |sign: &(u64, &[u8])| read(sign.0, sign.1.len()).is_some_and(|b| b == sign.1);
     let found = OTHERS.iter().find(|(signs, _)| signs.iter().all(&mut holds));
-    let last = || device_bytes.and_then(|len| len.checked_sub(SECTOR));
-    found.map(|(_, name)| *name).or_else(|| holds(&(last()?, GELI_MAGIC)).then_some(GELI))
+    if let Some((_, name)) = found {
+        return Some(name);
+    }
+    let last = device_bytes.and_then(|len| len.checked_sub(SECTOR))?;
+    AT_END.iter().find(|(magic, _)| holds(&(last, magic))).map(|(_, name)| *name)
 }
 
 #[cfg(test)]
@@ -134,5 +151,7 @@ mod tests {
         assert_eq!(found(24, &60012u32.to_be_bytes()), Some(DUMP));
         assert_eq!(found(24, &0x1954_0119u32.to_le_bytes()), Some(DUMP));
         assert_eq!(found(4086, b"SWAPSPACE2"), Some("Linux swap space"));
+        assert_eq!(found(200_000 - 512, b"koly\0\0\0\x04"), Some(DMG));
+        assert_eq!(found(0, b"PK\x03\x04"), Some(ZIP));
     }
 }

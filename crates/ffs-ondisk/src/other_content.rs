@@ -7,6 +7,18 @@ pub(crate) const LUKS: &str = "an encrypted LUKS volume";
 pub(crate) const GELI: &str = "an encrypted GELI provider";
 pub(crate) const TAR: &str = "a tar archive";
 pub(crate) const DUMP: &str = "a dump of a file system";
+pub(crate) const ZIP: &str = "a ZIP archive";
+pub(crate) const SEVEN_ZIP: &str = "a 7-Zip archive";
+pub(crate) const RAR: &str = "a RAR archive";
+pub(crate) const LZ4: &str = "a file that is compressed with LZ4";
+pub(crate) const EWF: &str = "an EnCase image (E01)";
+pub(crate) const DMG: &str = "a disk image of macOS (DMG)";
+/// What only content that was decompressed can be: otherwise it is opened as such an image.
+pub(crate) const QCOW2: &str = "a qcow2 image";
+pub(crate) const VMDK: &str = "a VMDK image";
+pub(crate) const VHD: &str = "a VHD image";
+pub(crate) const VHDX: &str = "a VHDX image";
+pub(crate) const VDI: &str = "a VDI image";
 
 /// What a user can do with `image`, which is that content.
 pub(crate) fn next_step(what: &str, image: &str) -> String {
@@ -16,7 +28,30 @@ pub(crate) fn next_step(what: &str, image: &str) -> String {
         ZFS => "import its pool with zpool import".to_owned(),
         TAR => format!("make an image of it: ffs build NEW.img {image}"),
         DUMP => format!("list it with: ffs restore -tf {image}"),
+        ZIP => format!("unpack it first: unzip {image}"),
+        SEVEN_ZIP => format!("unpack it first: 7z x {image}"),
+        RAR => format!("unpack it first: unrar x {image}"),
+        LZ4 => {
+            format!("decompress it first: lz4 -d {image} RAW; ffs reads gzip, xz, zstd and bzip2")
+        }
+        EWF => format!("export it first: ewfexport -f raw {image}; or use ewfmount {image} DIR"),
+        DMG => format!("convert it first: qemu-img convert -O raw {image} RAW"),
+        QCOW2 | VMDK | VHD | VHDX | VDI => {
+            let program = decompressor(image);
+            format!("ffs opens such an image when it is not compressed: {program} {image}")
+        }
         ISO | SQUASHFS => format!("mount it with: mount -o loop,ro {image} DIR"),
         _ => "use the tools of its system; ffs reads UFS only".to_owned(),
+    }
+}
+
+/// The command that decompresses the file `image`, by its name, which may be quoted.
+fn decompressor(image: &str) -> &'static str {
+    let ends = |end: &str| image.trim_end_matches(['\'', '"']).ends_with(end);
+    match () {
+        () if ends(".gz") => "gzip -dk",
+        () if ends(".zst") => "zstd -d",
+        () if ends(".bz2") => "bzip2 -dk",
+        () => "xz -dk",
     }
 }

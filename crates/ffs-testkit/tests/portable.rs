@@ -27,6 +27,7 @@ const LIST: &[(&str, How, &str)] = &[
     ("bsdffs/src/copy/host/source.rs", Branch, "O_NOATIME"),
     ("bsdffs/src/copy/host/xattrs.rs", Branch, "extended attributes and O_PATH"),
     ("ffs-cli/src/cmd/cp/stream.rs", Branch, "/dev/fd is opened anew, not duplicated"),
+    ("ffs-cli/src/cmd/edit.rs", Optional, "the editor below the shell"),
     ("ffs-cli/src/cmd/lab/apps.rs", Optional, "memory as a directory, for mounts"),
     ("ffs-cli/src/cmd/lab/mod.rs", Branch, "`ffs lab stress`"),
     ("ffs-cli/src/cmd/lab/record.rs", Optional, "memory as a directory, for a mount"),

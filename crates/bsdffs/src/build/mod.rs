@@ -31,7 +31,7 @@ use std::sync::Arc;
 use ffs_admin::newfs::{NewfsOptions, NewfsReport, newfs};
 use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_core::{Atime, Cred, Env, Ffs, MountOptions, OrderingPolicy, Timespec, TunableValues};
-use ffs_device::{BlockDevice, ManualClock, SplitMix64, Timestamp};
+use ffs_device::{BlockDevice, Clock, ManualClock, SplitMix64, Timestamp};
 use ffs_ondisk::Format;
 
 use crate::copy::{
@@ -132,13 +132,14 @@ pub struct ImageBuilder {
 }
 
 impl ImageBuilder {
-    /// The defaults: those of `ffs newfs`, and a size that fits the tree.
+    /// The defaults: those of [`NewfsOptions`], so no soft updates, and a size that fits the tree.
     #[must_use]
     pub fn new() -> ImageBuilder {
         ImageBuilder::default()
     }
 
-    /// Options of the file system. Its size is that of [`ImageBuilder::size`].
+    /// Options of the file system. Its size is that of [`ImageBuilder::size`]. With a `journal` the
+    /// image gets one of the default size.
     #[must_use]
     pub fn newfs_options(mut self, options: NewfsOptions) -> ImageBuilder {
         self.newfs = options;
@@ -286,19 +287,24 @@ impl Attempt<'_> {
         options.size = Some(size);
         let made = self.newfs(&device, &options, &clock)?;
         let env = Env::seeded(clock.clone(), SEED);
-        let ffs = Ffs::mount(device, &mount_options(), env).map_err(BuildError::Mount)?;
+        let mounted = Arc::clone(&device);
+        let ffs = Ffs::mount(mounted, &mount_options(), env).map_err(BuildError::Mount)?;
         let volume = Volume::from_mounted(ffs, Cred::root());
         let bytes = survey.map(|survey| survey.bytes());
         let links = links.unwrap_or_default();
         let (report, left_out) = self.copy(&volume, (tree, links), &clock, bytes)?;
         let stat = volume.statfs();
         volume.fs().unmount().map_err(BuildError::Unmount)?;
+        if options.journal {
+            make_journal(&*device, clock.now().secs)?;
+        }
+        let journal = survey::journal_frags(&options, &made).cast_signed();
         Ok(BuiltImage {
             report,
             left_out,
             size,
             format: made.plan.format,
-            free: stat.frags_avail * i64::from(stat.fsize),
+            free: (stat.frags_avail - journal) * i64::from(stat.fsize),
             inodes_free: stat.inodes_free,
         })
     }
@@ -392,6 +398,13 @@ impl Attempt<'_> {
         check_complete(&report)?;
         Ok((report, listed.finished()?.0))
     }
+}
+
+/// Adds a journal to the finished image, as newfs does with tunefs. The copy needs none.
+fn make_journal(device: &dyn BlockDevice, now: i64) -> Result<(), BuildError> {
+    let options = TunefsOptions { journal: Some(true), now, ..TunefsOptions::default() };
+    let made = tunefs(device, &options).and_then(|_| Ok(device.flush()?));
+    made.map_err(BuildError::Tunefs)
 }
 
 /// Sets times and owners of files as the builder asks.

@@ -17,7 +17,7 @@ use ffs_admin::newfs::{NewfsOptions, NewfsReport, newfs};
 use ffs_core::Timespec;
 use ffs_device::{ManualClock, MemDevice, SplitMix64};
 use ffs_ondisk::geometry::{DIRBLKSIZ, NDADDR};
-use ffs_ondisk::{Format, acl};
+use ffs_ondisk::{Format, acl, journal};
 
 use super::error::BuildError;
 use crate::copy::{CopyReport, Entry, EntryKind, PartialFile, Sink, SinkResult, split_last};
@@ -347,7 +347,7 @@ impl Survey {
                 }
                 Err(error) => return Err(BuildError::Newfs(error)),
             };
-            let (free, have) = capacity(&report);
+            let (free, have) = capacity(&options, &report);
             if free < wanted {
                 let more = (wanted - free) * self.fsize;
                 size = (size + more + more / 50).next_multiple_of(self.bsize);
@@ -369,8 +369,8 @@ impl Survey {
     /// Fails if a file system of `size` bytes cannot hold the tree.
     pub(super) fn check_fits(&self, options: &NewfsOptions, size: u64) -> Result<(), BuildError> {
         let report = dry_run(options, size).map_err(BuildError::Newfs)?;
-        let free = free_frags(&report);
-        let (_, inodes) = capacity(&report);
+        let free = free_frags(options, &report);
+        let (_, inodes) = capacity(options, &report);
         if free < self.total() {
             let (has, needs) = (free * self.fsize, self.total() * self.fsize);
             Err(BuildError::TooLittleSpace { size, has, needs })
@@ -382,18 +382,25 @@ impl Survey {
     }
 }
 
-/// Free fragments, with the reserve.
-fn free_frags(report: &NewfsReport) -> u64 {
+/// Fragments of the journal that the volume of `report` gets.
+pub(super) fn journal_frags(options: &NewfsOptions, report: &NewfsReport) -> u64 {
+    let g = &report.geometry;
+    let blocks = if options.journal { journal::blocks(g, journal::default_size(g)) } else { 0 };
+    blocks.saturating_mul(g.frag.into())
+}
+
+/// Free fragments, with the reserve and without the journal.
+fn free_frags(options: &NewfsOptions, report: &NewfsReport) -> u64 {
     let total = report.superblock.cstotal();
     let frags = total.nbfree.saturating_mul(report.plan.frag.into()).saturating_add(total.nffree);
-    u64::try_from(frags).unwrap_or(0)
+    u64::try_from(frags).unwrap_or(0).saturating_sub(journal_frags(options, report))
 }
 
 /// Free fragments without the reserve, and free inodes.
-fn capacity(report: &NewfsReport) -> (u64, u64) {
+fn capacity(options: &NewfsOptions, report: &NewfsReport) -> (u64, u64) {
     let reserve = (report.plan.dsize * u64::from(report.plan.minfree)).div_ceil(100);
     let inodes = u64::try_from(report.superblock.cstotal().nifree).unwrap_or(0);
-    (free_frags(report).saturating_sub(reserve), inodes)
+    (free_frags(options, report).saturating_sub(reserve), inodes)
 }
 
 fn dry_run(options: &NewfsOptions, size: u64) -> Result<NewfsReport, AdminError> {

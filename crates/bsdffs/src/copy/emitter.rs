@@ -184,6 +184,13 @@ impl Emitter {
         Piece { start, len }
     }
 
+    /// Sends what is not sent yet, perhaps nothing, while the source waits for data: the receiver
+    /// can end the copy only when something comes.
+    pub(crate) fn wait(&mut self) -> Result<(), CopyEnded> {
+        self.flush();
+        if self.closed { Err(CopyEnded) } else { Ok(()) }
+    }
+
     /// Sends the events that are not sent yet.
     pub(super) fn flush(&mut self) {
         let next = self.returned.try_recv().unwrap_or_else(|_| Batch::new());

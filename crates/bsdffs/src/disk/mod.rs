@@ -8,7 +8,6 @@
 //! | module | content |
 //! | --- | --- |
 //! | `esp` | the FAT volume of an EFI system partition |
-//! | `kind` | [`PartitionType`]: names and GUIDs of types |
 //! | `file` | the content of a partition from a file |
 //! | `grow` | [`Growth`]: the table of a disk that became larger |
 //! | `stream` | block devices as streams |
@@ -24,7 +23,6 @@ mod error;
 mod esp;
 mod file;
 mod grow;
-mod kind;
 mod stream;
 mod table;
 
@@ -39,7 +37,8 @@ pub use error::DiskError;
 pub use esp::VolumeLabel;
 pub use file::FileContent;
 pub use grow::{Grown, Growth};
-pub use kind::{PartitionType, UnknownType};
+// Reading a table uses the same types.
+pub use ffs_device::partition::{PartitionType, UnknownType};
 
 /// Partitions begin at multiples of this, bytes.
 const ALIGN: u64 = 1 << 20;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use ffs_device::BlockDevice;
+use ffs_device::partition::guid_on_disk;
 use gptman::{GPT, GPTPartitionEntry};
 use sha2::{Digest, Sha256};
 
-use super::kind::on_disk;
 use super::stream::Recorder;
 use super::{BuiltPartition, DiskError, MAX_PARTITIONS, SectorSize};
 
@@ -133,7 +133,7 @@ fn made_guid(seed: &[u8], n: usize) -> [u8; 16] {
     bytes.iter_mut().zip(hash).for_each(|(byte, of)| *byte = of);
     let text = u128::from_be_bytes(bytes);
     let version = text & !(0xf << 76) | 8 << 76;
-    on_disk(version & !(0b11 << 62) | 0b10 << 62)
+    guid_on_disk(version & !(0b11 << 62) | 0b10 << 62)
 }
 
 pub(super) fn failed(error: &gptman::Error) -> DiskError {

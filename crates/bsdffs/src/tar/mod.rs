@@ -36,7 +36,7 @@ use header::{BLOCK, Header};
 pub use input::Input;
 use pax::Pax;
 use sparse::Extent;
-pub use write::TarSink;
+pub use write::{BirthTimes, TarSink};
 
 /// Most bytes of one extended header or long name.
 const MAX_EXTENSION: u64 = 16 << 20;
@@ -284,6 +284,11 @@ impl TarReader<'_> {
             self.emitter.failed(&raw, "the path contains '..'; left out")?;
             return Ok(self.input.skip(stored.saturating_add(padding(stored)))?);
         };
+        let nameless = path.is_empty() && !matches!(member.header.kind, b'5' | b'D' | b'V');
+        if nameless && !is_old_directory(&member.header, &raw) {
+            self.emitter.failed(&raw, "the name is that of a directory; left out")?;
+            return Ok(self.input.skip(stored.saturating_add(padding(stored)))?);
+        }
         let meta = member.meta();
         for loss in &member.pax.lost {
             self.emitter.send(Event::Lost(*loss, path.clone()))?;

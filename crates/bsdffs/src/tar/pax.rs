@@ -8,6 +8,9 @@ use crate::copy::{Acls, Loss, Nfs4Acl, PosixAcl, loss_of_attribute};
 use crate::flags;
 use crate::text::escape;
 
+/// The record with the birth time, as bsdtar writes it.
+pub(super) const CREATION_TIME: &str = "LIBARCHIVE.creationtime";
+
 /// The fields of a member from extended headers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pax {
@@ -83,7 +86,13 @@ impl Pax {
             b"gid" => self.gid = optional(value)?,
             b"mtime" => self.mtime = optional_time(value)?,
             b"atime" => self.atime = optional_time(value)?,
-            b"LIBARCHIVE.creationtime" => self.birthtime = optional_time(value)?,
+            b"comment" => {
+                let time = value.strip_prefix(CREATION_TIME.as_bytes());
+                if let Some(time) = time.and_then(|time| time.strip_prefix(b"=")) {
+                    self.birthtime = optional_time(time)?;
+                }
+            }
+            _ if key == CREATION_TIME.as_bytes() => self.birthtime = optional_time(value)?,
             b"SCHILY.devmajor" => self.devmajor = optional(value)?,
             b"SCHILY.devminor" => self.devminor = optional(value)?,
             b"SCHILY.fflags" => {

@@ -40,8 +40,15 @@ impl Recreate {
         number('k', o.metaspace.map(u64::from));
         number('m', Some(o.minfree.into()));
         number('s', o.size.map(|bytes| bytes / 512));
-        let flags =
-            [(o.soft_updates, " -U"), (o.gjournal, " -J"), (o.multilabel, " -l"), (o.trim, " -t")];
+        // Without a flag newfs enables soft updates for UFS2.
+        let none = !o.soft_updates && o.format() == Format::Ufs2;
+        let flags = [
+            (o.soft_updates, " -U"),
+            (none, " -u"),
+            (o.gjournal, " -J"),
+            (o.multilabel, " -l"),
+            (o.trim, " -t"),
+        ];
         s.extend(flags.into_iter().filter(|(on, _)| *on).map(|(_, letter)| letter));
         let optim = if o.optim == Some(Optim::Space) { "space" } else { "time" };
         let _ = write!(s, " -o {optim}");

@@ -63,8 +63,10 @@ pub(super) struct Checker<'a> {
     pub(super) copying: bool,
     /// The round ends after the current phase and another begins.
     pub(super) restarting: bool,
-    /// The round ends after phase 4 and another begins.
+    /// The round ends after phase 4 and another begins, if the round has changed anything.
     pub(super) repeating: bool,
+    /// [`Checker::changes`] at the beginning of the round.
+    changes_before_round: (u64, u64),
     /// Group of the last allocation.
     pub(super) alloc_hint: u32,
     /// Fragments that repairs allocated.
@@ -168,6 +170,7 @@ impl<'a> Checker<'a> {
             copying: false,
             restarting: false,
             repeating: false,
+            changes_before_round: (0, 0),
             alloc_hint: 0,
             new_frags: BTreeSet::new(),
             new_inodes: BTreeSet::new(),
@@ -209,6 +212,18 @@ impl<'a> Checker<'a> {
         self.copying = false;
         self.restarting = false;
         self.repeating = false;
+        self.changes_before_round = self.changes();
+    }
+
+    /// Repairs that were granted, and changes of the buffered device.
+    fn changes(&self) -> (u64, u64) {
+        (self.resolver.granted, self.disk.revision())
+    }
+
+    /// Whether the round ends after phase 4 and another begins. If it has changed nothing, because
+    /// the operator refused the repairs, another one finds the same.
+    pub(super) fn is_to_repeat(&self) -> bool {
+        self.repeating && self.changes() != self.changes_before_round
     }
 
     /// Begins another round after the current phase: a repair changed data that an earlier phase

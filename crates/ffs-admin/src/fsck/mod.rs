@@ -6,6 +6,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`report`] | findings, their ids, totals, exit codes |
+//! | `explain` | what the repair of a finding does, and what it costs |
 //! | `options`, `resolve` | options; modes and answers, which decide what is repaired |
 //! | `checker`, `run` | the state of a check; the rounds of the phases, the commit, the report |
 //! | `buffered` | the device behind a write-back buffer; the order of writes |
@@ -64,6 +65,7 @@ mod directory;
 mod dupnames;
 mod erase;
 mod exchange;
+mod explain;
 mod extattr;
 mod groupmaps;
 mod groups;
@@ -100,6 +102,7 @@ use ffs_device::BlockDevice;
 
 pub use background::{CheckEnd, SnapshotCheck, check_snapshot};
 pub use corrections::{Correction, FileId};
+pub use explain::{Explanation, Preen};
 pub use options::{Erase, FsckOptions};
 pub use progress::Progress;
 pub use report::{

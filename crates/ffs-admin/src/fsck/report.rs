@@ -322,6 +322,12 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Whether the check completed and counted the volume.
+    #[must_use]
+    pub fn are_known(&self) -> bool {
+        self.data_frags > 0
+    }
+
     /// Loose fragments in tenths of a percent of the data area, as BSD prints it.
     #[must_use]
     pub fn fragmentation_permille(&self) -> u64 {
@@ -429,6 +435,10 @@ pub struct FsckReport {
     pub skipped: bool,
     /// Whether anything was written.
     pub modified: bool,
+    /// Whether the clean flag was cleared and nothing else was written: the operator has refused
+    /// every repair.
+    #[serde(default)]
+    pub marked_dirty: bool,
     /// Why the check ended early.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stopped: Option<String>,

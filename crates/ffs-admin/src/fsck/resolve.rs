@@ -173,6 +173,8 @@ pub(super) struct Resolver {
     pub(super) phase: Phase,
     /// No finding remains unrepaired.
     pub(super) resolved: bool,
+    /// Number of repairs that were granted.
+    pub(super) granted: u64,
     /// Findings kept in full.
     pub(super) findings: Vec<Finding>,
     /// Findings by id.
@@ -187,6 +189,7 @@ impl Resolver {
             permitted: None,
             phase: Phase::Setup,
             resolved: true,
+            granted: 0,
             findings: Vec::new(),
             counts: BTreeMap::new(),
         }
@@ -233,6 +236,7 @@ impl Resolver {
         }
         let answer = self.answer(&finding);
         finding.repaired = matches!(answer, Ok(true));
+        self.granted += u64::from(finding.repaired);
         if !finding.repaired {
             self.resolved = false;
             if self.refused.len() < MAX_FINDINGS {

@@ -5,6 +5,8 @@
 //!    last.
 //! 2. A check that stops early writes nothing, with two exceptions: repairs that an operator has
 //!    already granted in a full check, and exchanges of names that were completed before phase 0.
+//! 3. An interactive check in which no repair was granted writes nothing, with one exception: if it
+//!    completed and damage remains, it clears the clean flag, as BSD's fsck does.
 //!
 //! References: spec/fsck-and-crash.md §1, §5, §6.
 
@@ -98,6 +100,7 @@ fn empty_report() -> FsckReport {
         clean: false,
         skipped: false,
         modified: false,
+        marked_dirty: false,
         stopped: None,
         journal: None,
     }
@@ -180,7 +183,7 @@ impl Checker<'_> {
                 return Ok(false);
             }
         }
-        if self.repeating {
+        if self.is_to_repeat() {
             return Ok(false);
         }
         if !self.in_background() {
@@ -204,7 +207,14 @@ impl Checker<'_> {
         }
         let dropped = outcome.is_err() && self.all_or_nothing;
         let mut clean = original.is_clean();
-        if self.resolver.can_write() && !dropped && !matches!(outcome, Err(Stop::Device(_))) {
+        let mut marked_dirty = false;
+        if self.is_refused(&outcome) {
+            match self.mark_dirty(&outcome, original) {
+                Ok(marked) => (marked_dirty, clean) = (marked, clean && !marked),
+                Err(stop) => outcome = Err(stop),
+            }
+        } else if self.resolver.can_write() && !dropped && !matches!(outcome, Err(Stop::Device(_)))
+        {
             let completion =
                 if outcome.is_ok() { Completion::Complete } else { Completion::Stopped };
             match self.commit(completion, original) {
@@ -244,9 +254,30 @@ impl Checker<'_> {
             clean,
             skipped: false,
             modified,
+            marked_dirty,
             stopped: why,
             journal: None,
         }
+    }
+
+    /// Whether an operator has granted no repair, so that nothing is to be written except a flag.
+    fn is_refused(&self, outcome: &Res<()>) -> bool {
+        let unresolved = outcome.is_err() || !self.resolver.resolved;
+        let unchanged = self.resolver.granted == 0 && !self.disk.is_dirty();
+        self.resolver.is_interactive() && unresolved && unchanged
+    }
+
+    /// Clears the clean flag of a volume with damage that a complete check has left, as BSD's fsck
+    /// does; `true` if the flag was set. A superblock that is itself damaged is not written.
+    fn mark_dirty(&mut self, outcome: &Res<()>, original: &Superblock) -> Res<bool> {
+        if outcome.is_err() || !original.is_clean() || self.sb_damaged {
+            return Ok(false);
+        }
+        let mut sb = original.clone();
+        (sb.f.clean, sb.f.time, sb.f.mtime) = (0, self.now.max(0), self.next_mtime());
+        self.disk.write_late(sb.location, sb.encode());
+        self.disk.commit()?;
+        Ok(true)
     }
 
     /// The `fs_mtime` of the repaired volume. A journal is used only if its time equals `fs_mtime`:

@@ -98,6 +98,9 @@ pub struct NewfsOptions {
     pub trim: bool,
     /// `-n`: no `.snap` directory.
     pub no_snap: bool,
+    /// `-S`: bytes of a sector, in place of the device's: a power of two from 512 to 65536, and not
+    /// less than the device has.
+    pub sector_size: Option<u32>,
     /// `-s`: bytes to use; by default the whole device.
     pub size: Option<u64>,
     /// `-r`: bytes at the end of the device to leave unused.
@@ -141,6 +144,7 @@ impl Default for NewfsOptions {
             multilabel: false,
             trim: false,
             no_snap: false,
+            sector_size: None,
             size: None,
             reserved: 0,
             reproducible: false,

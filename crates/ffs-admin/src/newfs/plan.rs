@@ -87,6 +87,7 @@ pub struct Plan {
 /// An option out of range, or a size that holds no file system.
 pub fn plan(opts: &NewfsOptions, device_bytes: u64, sector_size: u32) -> Result<Plan, AdminError> {
     check_options(opts)?;
+    let sector_size = used_sector_size(opts, sector_size)?;
     let bytes = usable_bytes(opts, device_bytes)?;
     let mut notes = Vec::new();
     let (mut wanted_b, mut wanted_f) = wanted_sizes(opts, sector_size);
@@ -153,7 +154,23 @@ fn usable_bytes(opts: &NewfsOptions, device_bytes: u64) -> Result<u64, AdminErro
         Some(_) => bytes.min(device_bytes.saturating_sub(opts.reserved)),
         None => bytes.saturating_sub(opts.reserved),
     };
-    Ok(bytes / 512 * 512)
+    let sector = u64::from(opts.sector_size.unwrap_or(512));
+    Ok(bytes / sector * sector)
+}
+
+/// The sector size that the volume is made for, on a device with sectors of `device` bytes.
+fn used_sector_size(opts: &NewfsOptions, device: u32) -> Result<u32, AdminError> {
+    let Some(size) = opts.sector_size else { return Ok(device) };
+    // A fragment has at least one sector.
+    if !size.is_power_of_two() || !(512..=MAXBSIZE).contains(&size) {
+        let why = format!("{size}: a power of two from 512 to {MAXBSIZE}");
+        return Err(AdminError::option("-S", why));
+    }
+    if size < device {
+        let why = format!("{size}: the device has sectors of {device} bytes");
+        return Err(AdminError::option("-S", why));
+    }
+    Ok(size)
 }
 
 /// Block and fragment size from the options or by default.

@@ -14,6 +14,7 @@ use bsdffs::build::{
 };
 use bsdffs::copy::FileId;
 use bsdffs::tar::Input;
+use ffs_admin::newfs::NewfsOptions;
 use ffs_device::BlockDevice;
 use ffs_image::{OpenOptions, is_uri};
 use ffs_ondisk::Format;
@@ -21,15 +22,16 @@ use serde::Serialize;
 
 use super::newfs::{How, keep_partitions};
 use super::{Doc, EXIT};
-use crate::bsd;
+use crate::bsd::{self, Amount};
 use crate::copying::{CopyProgress, JsonCounts, warn_of_losses};
 use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, human};
 use crate::progress::Progress;
 use crate::session::open_with;
 use crate::session::snapshot;
+use crate::source_date::source_date_epoch;
 use crate::spec::{self, names_partition};
-use crate::{signals, stdin};
+use crate::{archive_file, signals, stdin};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -49,6 +51,7 @@ pub(crate) const DOC: Doc = Doc {
             "of an installation without root (NO_ROOT)",
         ),
         ("ffs build root.qcow2 base.txz", "for a virtual machine: the name asks for qcow2"),
+        ("ffs build -j root.img rootfs/", "with journaled soft updates, to be mounted for writing"),
         ("ffs build -O 1 --endian big mac.img tree", "UFS1 for a big-endian machine"),
     ],
     exit: EXIT,
@@ -80,7 +83,11 @@ pub(crate) const DOC: Doc = Doc {
 /// The same input gives the same bytes. The names of a directory are sorted; the members of an
 /// archive keep their order. Random numbers have a fixed seed. Inode-change times and the times of
 /// the volume are SOURCE_DATE_EPOCH, or else the latest modification in the tree. With
-/// SOURCE_DATE_EPOCH no file is newer than that.
+/// SOURCE_DATE_EPOCH, seconds since 1970, no file is newer than that. Any other value, also an
+/// empty one, is an error.
+///
+/// As an image of makefs, the file system has no soft updates unless -U or -j is given. Give one of
+/// them if the image is to be mounted for writing; `ffs tunefs -n enable` enables them later.
 ///
 /// An archive is read twice, the first time to measure it. An archive on standard input is
 /// therefore stored in a temporary file in $TMPDIR, unless --size or --fill is given. If a file
@@ -96,9 +103,10 @@ pub(crate) struct Args {
     /// archive on standard input
     #[arg(value_name = "TREE|ARCHIVE|-", required = true)]
     sources: Vec<PathBuf>,
-    /// Size of the image: a number with a suffix, or sectors of 512 bytes [default: fits the tree]
-    #[arg(long, value_name = "SIZE", value_parser = bsd::sectors)]
-    size: Option<u64>,
+    /// Size of the image: a number with a suffix, or sectors (of 512 bytes without -S) [default:
+    /// fits the tree]
+    #[arg(long, value_name = "SIZE", value_parser = bsd::amount)]
+    size: Option<Amount>,
     /// Space to leave free, without --size
     #[arg(long, value_name = "BYTES", value_parser = bsd::number, conflicts_with = "size")]
     free: Option<u64>,
@@ -108,6 +116,12 @@ pub(crate) struct Args {
     /// IMAGE is a partition or device that exists; its content is replaced
     #[arg(long)]
     into: bool,
+    /// Sector size, a power of two from 512 to 65536 [default: that of the device]
+    #[arg(short = 'S', long, value_name = "BYTES", value_parser = bsd::sector_size)]
+    sector_size: Option<u32>,
+    /// Soft updates with a journal: a check after a crash takes less than a second
+    #[arg(short = 'j', long)]
+    journal: bool,
     #[command(flatten)]
     content: ContentArgs,
     /// Replace an existing image
@@ -223,12 +237,12 @@ pub(crate) fn run(args: Args) -> Outcome {
             .hint("--into and --fill need one, such as disk.img@1"));
     }
     let size = device.as_ref().filter(|_| args.fill).map(|device| device.len_bytes());
-    let size = args.size.or(size);
+    let size = given_size(&args)?.or(size);
     let mut tree = open_trees(&args.sources, size)?;
     let builder = args
         .content
         .builder(&args.sources, source_date_epoch()?)?
-        .newfs_options(args.how.options())
+        .newfs_options(newfs_options(&args))
         .size(size)
         .free(args.free.unwrap_or(0))
         .format(ImageFormat::of_name(path));
@@ -247,6 +261,21 @@ pub(crate) fn run(args: Args) -> Outcome {
     warn_of_left_out(&built.left_out);
     print_result(&args, &name, &built, started)?;
     Ok(0)
+}
+
+/// The size that `--size` gives, in bytes.
+fn given_size(args: &Args) -> Result<Option<u64>, Failure> {
+    let Some(size) = args.size else { return Ok(None) };
+    let failure = || Failure::usage("--size: too large").code(DOC.usage_code);
+    size.bytes(args.sector_size).map(Some).ok_or_else(failure)
+}
+
+/// The options of the file system.
+fn newfs_options(args: &Args) -> NewfsOptions {
+    let how = args.how.options();
+    let soft_updates = how.soft_updates || args.journal;
+    let (journal, sector_size) = (args.journal, args.sector_size);
+    NewfsOptions { soft_updates, journal, sector_size, ..how }
 }
 
 /// Warns of files that the specification lacks.
@@ -319,11 +348,14 @@ fn open_tree(path: &Path, size: Option<u64>) -> Result<Tree, Failure> {
         let file = File::open(path).map_err(|error| Failure::new(&name, error))?;
         return Ok(Tree::Archive { file, name });
     }
-    let input = Input::open(path).map_err(|error| Failure::new(&name, error))?;
     if size.is_none() {
         let failure = Failure::new(&name, "can be read only once, but is measured first");
         return Err(failure.hint("give --size, or pass the archive on standard input (-)"));
     }
+    let input = archive_file::input(path).map_err(|error| match signals::interrupted() {
+        true => Failure::interrupted(),
+        false => Failure::new(&name, error),
+    })?;
     Ok(Tree::Stream { input, name })
 }
 
@@ -380,17 +412,6 @@ pub(super) fn check_replaceable(image: &Path, force: bool) -> Result<Option<File
     let how = OpenOptions { write: true, whole_disk: true, ..OpenOptions::default() };
     drop(open_with(image.as_os_str(), &how)?);
     Ok(Some(FileId::from(&found)))
-}
-
-/// The value of `SOURCE_DATE_EPOCH`.
-pub(crate) fn source_date_epoch() -> Result<Option<i64>, Failure> {
-    let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
-    let seconds = text.to_str().and_then(|text| text.parse().ok());
-    match seconds {
-        Some(seconds) => Ok(Some(seconds)),
-        None => Err(Failure::usage("SOURCE_DATE_EPOCH is not a number of seconds")
-            .hint("set it to seconds since 1970, or unset it")),
-    }
 }
 
 /// Prints what was built.

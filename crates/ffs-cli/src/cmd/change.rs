@@ -8,6 +8,7 @@ use crate::fail::{Failure, Outcome, show};
 use crate::namei::{last, one_image};
 use crate::output;
 use crate::session::Session;
+use crate::spec::{Place, is_not_new, place};
 use crate::walk::{Next, Step, Visit, walk};
 
 /// The files to change.
@@ -51,12 +52,24 @@ impl Which {
         prepare: impl FnOnce(&Session) -> Result<Box<Change<'a>>, Failure>,
     ) -> Outcome {
         let (image, paths) = one_image(&self.paths)?;
-        let session = Session::write(&image)?;
+        let session = Session::write(&image).map_err(|failure| self.in_order(failure))?;
         let result = prepare(&session).and_then(|mut change| {
             paths.iter().try_for_each(|path| self.change(&session, path, links, &mut *change))
         });
         session.finish_with(result)?;
         Ok(u8::from(output::errors() > 0))
+    }
+
+    /// Adds a hint to the failure of the first path if that cannot be an image.
+    fn in_order(&self, failure: Failure) -> Failure {
+        let is_image = |path: &OsString| match place(path) {
+            Place::Image(_) => true,
+            Place::Host(path) => is_not_new(path.as_os_str()),
+        };
+        match self.paths.iter().any(is_image) {
+            true => failure,
+            false => failure.hint("the new value comes first, and the files follow it"),
+        }
     }
 
     /// Changes the file at `path`, with `-R` the tree; fails only if it is interrupted.

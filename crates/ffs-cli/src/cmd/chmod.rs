@@ -5,7 +5,8 @@ use ffs_core::{FileType, SetAttr};
 use super::change::{Links, Which};
 use super::{Doc, EXIT};
 use crate::fail::Outcome;
-use crate::mode::{ModeChange, umask};
+use crate::parse::mode::ModeChange;
+use crate::umask::umask;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[

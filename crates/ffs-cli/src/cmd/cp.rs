@@ -3,6 +3,7 @@
 mod choose;
 mod count;
 mod flags;
+mod images;
 mod job;
 mod stream;
 mod survey;
@@ -16,7 +17,7 @@ use super::{Doc, EXIT};
 use crate::copying::warn_of_losses;
 use crate::fail::{Failure, Outcome};
 use crate::output;
-use crate::spec::{Place, place};
+use crate::spec::{Place, image_path, place};
 pub(crate) use flags::Flags;
 use job::Job;
 use watch::Watch;
@@ -133,6 +134,12 @@ pub(crate) fn run(args: Args) -> Outcome {
 pub(crate) fn copy(flags: &Flags, mut places: Vec<Place>) -> Outcome {
     let Some(target) = places.pop() else { return Err(Failure::usage("no target")) };
     if places.iter().chain([&target]).all(|place| matches!(place, Place::Host(_))) {
+        // `disk.img:etc` has a message of its own.
+        for place in places.iter().chain([&target]) {
+            if let Place::Host(path) = place {
+                image_path(path.as_os_str())?;
+            }
+        }
         let why = "no argument is in an image; write IMAGE:/path for a file in an image";
         return Err(Failure::usage(why));
     }

@@ -23,7 +23,7 @@ use super::build::build_failure;
 use super::{Doc, EXIT};
 use crate::compare::Compare;
 use crate::copying::{CopyProgress, warn_of_losses};
-use crate::fail::{Failure, Outcome};
+use crate::fail::{Failure, Outcome, shell_word};
 use crate::output::{self, human};
 use crate::progress::Progress;
 use crate::session::{self, Session};
@@ -152,7 +152,8 @@ impl Demo {
         if !report.is_silent() {
             let found = report.findings.first().map(ToString::to_string);
             let why = found.or(report.stopped).unwrap_or_default();
-            let hint = format!("see all of it: ffs fsck -n {}", self.image.display());
+            let hint =
+                format!("see all of it: ffs fsck -n {}", shell_word(&self.image.to_string_lossy()));
             return Err(Failure::new("fsck found something wrong", why).hint(hint));
         }
         let totals = report.totals;
@@ -303,11 +304,14 @@ impl Demo {
     }
 
     fn next(&self, dir: &Path, out: &mut dyn Write) -> Result<(), Failure> {
-        let image = self.image.display();
+        let name = self.image.to_string_lossy();
+        let (image, root) = (shell_word(&name), format!("{name}:/"));
+        let (root, rest) = (shell_word(&root), format!("{name}:/."));
+        let dir = dir.to_string_lossy();
         writeln!(out, "What to try next (ffs is {}):", program())?;
         writeln!(out, "  ffs tree -L 1 {image}")?;
-        writeln!(out, "  ffs ls -l {image}:/")?;
-        writeln!(out, "  ffs cp -a {image}:/. SOMEWHERE")?;
+        writeln!(out, "  ffs ls -l {root}")?;
+        writeln!(out, "  ffs cp -a {} SOMEWHERE", shell_word(&rest))?;
         writeln!(out, "  ffs mount {image} DIR      # as root, or with fusermount3")?;
         writeln!(
             out,
@@ -315,7 +319,7 @@ impl Demo {
         )?;
         writeln!(out, "  ffs lab run paper --out STUDY      # the whole study; hours")?;
         writeln!(out, "  ffs --help")?;
-        writeln!(out, "  rm -r {}      # when you are done", dir.display())?;
+        writeln!(out, "  rm -r {}      # when you are done", shell_word(&dir))?;
         Ok(())
     }
 }

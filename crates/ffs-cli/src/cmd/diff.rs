@@ -15,7 +15,7 @@ use super::Doc;
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::Last;
 use crate::output;
-use crate::pattern::Pattern;
+use crate::parse::pattern::Pattern;
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;

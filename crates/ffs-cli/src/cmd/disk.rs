@@ -3,7 +3,6 @@
 mod grow;
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,9 +18,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ffs_admin::newfs::label_problem;
 use serde::Serialize;
 
-use super::build::{
-    ContentArgs, build_failure, check_replaceable, open_trees, source_date_epoch, warn_of_left_out,
-};
+use super::build::{ContentArgs, build_failure, check_replaceable, open_trees, warn_of_left_out};
 use super::newfs::How;
 use super::{Doc, EXIT};
 use crate::bsd;
@@ -29,6 +26,7 @@ use crate::copying::{CopyProgress, JsonCounts, warn_of_losses};
 use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, human};
 use crate::progress::Progress;
+use crate::source_date::source_date_epoch;
 use crate::spec::names_partition;
 use crate::{signals, stdin};
 
@@ -228,7 +226,8 @@ fn content(path: &Path) -> Result<FileContent, Failure> {
     let name = show(path.as_os_str().as_bytes());
     let file = match path == Path::new("-") {
         true => stdin::temporary()?,
-        false => File::open(path).map_err(|error| Failure::new(&name, error))?,
+        // A pipe is refused, and not waited for.
+        false => signals::open(path).map_err(|error| Failure::new(&name, error))?.into_file(),
     };
     FileContent::new(file, path.to_owned()).map_err(|error| Failure::new(name, error))
 }
@@ -277,6 +276,7 @@ fn create(args: &Create) -> Outcome {
             .hint("ffs build --into IMAGE@N makes a volume in a partition"));
     }
     stdin::refuse_new_image(&args.image)?;
+    check_partitions(args)?;
     let volumes = volumes(&args.ufs)?;
     warn_of_boot(args);
     let old = check_replaceable(path, args.force)?;
@@ -291,6 +291,20 @@ fn create(args: &Create) -> Outcome {
     }
     print_result(args, &name, &built, started)?;
     Ok(0)
+}
+
+/// Fails if the disk would have no partition. With `--size` that is a disk with an empty table.
+fn check_partitions(args: &Create) -> Result<(), Failure> {
+    let boot = args.gptboot.is_some() || args.efi.is_some() || args.swap.is_some();
+    let given = args.size.is_some() || args.pmbr.is_some();
+    if given || boot || !args.part.is_empty() || !args.ufs.is_empty() {
+        return Ok(());
+    }
+    let failure = Failure::usage("the disk would have no partition");
+    Err(failure.hint(
+        "give one or more of --ufs LABEL[:SIZE]=SOURCE, --swap SIZE, --efi DIR, --gptboot FILE and \
+         --part LABEL:TYPE:SIZE",
+    ))
 }
 
 /// The volumes of `--ufs`, each with all its sources.

@@ -20,6 +20,7 @@ use crate::fail::{Failure, Outcome, show};
 use crate::progress::Progress;
 use crate::session::snapshot;
 use crate::session::{self, Session};
+use crate::source_date::source_date_epoch;
 use crate::{output, signals};
 use dumpdates::DumpDates;
 pub(crate) use dumpdates::ctime;
@@ -336,7 +337,8 @@ fn finish(args: &Args, name: &str, report: &DumpReport) -> Result<(), Failure> {
 /// The date of the dump: what changes from then on is for the next level. For a snapshot it is the
 /// moment that the snapshot shows.
 fn date(source: &Source, name: &str, device: &dyn ffs_device::BlockDevice) -> Result<i64, Failure> {
-    let date = super::build::source_date_epoch()?.unwrap_or_else(now);
+    let fixed = source_date_epoch().map_err(|failure| failure.code(DOC.usage_code))?;
+    let date = fixed.unwrap_or_else(now);
     if !source.snapshot {
         return Ok(date);
     }

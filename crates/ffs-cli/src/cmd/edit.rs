@@ -9,19 +9,23 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
 
 use bsdffs::copy::READ_SIZE;
 use ffs_core::{Attr, Error, FileType, SetAttr, Vnode, WriteMode};
-use signal_hook::consts::{SIGINT, SIGQUIT};
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use tempfile::TempDir;
 
 use super::{Doc, EXIT};
-use crate::fail::{Failure, Outcome, show};
+use crate::fail::{Failure, INTERRUPTED, Outcome, show};
 use crate::namei::{Last, basename};
 use crate::output;
 use crate::session::{Session, held};
@@ -76,7 +80,11 @@ pub(crate) fn run(args: Args) -> Outcome {
     let name = basename(&spec.path).unwrap_or(b"file");
     let copy = dir.path().join(OsStr::from_bytes(name));
     fs::write(&copy, &before.content).map_err(|e| Failure::host(&copy, &e))?;
-    edit(&args, &copy)?;
+    if let Err(failure) = edit(&args, &copy) {
+        let edited = fs::read(&copy).is_ok_and(|content| content != before.content);
+        let ended = failure.code == INTERRUPTED;
+        return Err(if ended && edited { keep(dir, &copy, failure) } else { failure });
+    }
     signals::forget_in_shell();
     let content = fs::read(&copy).map_err(|e| Failure::host(&copy, &e))?;
     if content == before.content {
@@ -128,15 +136,49 @@ fn edit(args: &Args, copy: &Path) -> Result<(), Failure> {
     command.push(" \"$@\"");
     // ^C and ^\ are for the editor. A handler, unlike a signal that is ignored, is not inherited.
     let seen = Arc::new(AtomicBool::new(false));
-    let handlers = [SIGINT, SIGQUIT].map(|s| signal_hook::flag::register(s, Arc::clone(&seen)));
-    let status = Command::new("sh").arg("-c").arg(command).arg(&editor).arg(copy).status();
+    let end = Arc::new(AtomicBool::new(false));
+    let handlers = [(SIGINT, &seen), (SIGQUIT, &seen), (SIGTERM, &end), (SIGHUP, &end)]
+        .map(|(signal, flag)| signal_hook::flag::register(signal, Arc::clone(flag)));
+    let child = Command::new("sh").arg("-c").arg(command).arg(&editor).arg(copy).spawn();
+    let status = child.and_then(|child| wait(child, &end));
     handlers.into_iter().flatten().for_each(|id| _ = signal_hook::low_level::unregister(id));
     let status = status.map_err(|error| Failure::host(Path::new("sh"), &error))?;
+    if end.load(Ordering::Relaxed) {
+        return Err(Failure::interrupted());
+    }
     if status.success() {
         return Ok(());
     }
     let failure = Failure::new(show(editor.as_bytes()), format!("ended with {status}"));
     Err(failure.hint("nothing was changed"))
+}
+
+/// Waits for the editor. SIGTERM and SIGHUP, which set `end`, end it, too.
+fn wait(mut editor: Child, end: &AtomicBool) -> io::Result<ExitStatus> {
+    let mut requested = false;
+    loop {
+        if let Some(status) = editor.try_wait()? {
+            return Ok(status);
+        }
+        if !requested && end.load(Ordering::Relaxed) {
+            requested = true;
+            end_all(&editor);
+        }
+        sleep(Duration::from_millis(50));
+    }
+}
+
+/// Sends SIGTERM to the shell and to the editor, which is a child of it in some shells.
+fn end_all(shell: &Child) {
+    let shell = Pid::from_child(shell);
+    let number = shell.as_raw_nonzero();
+    let below = fs::read_to_string(format!("/proc/{number}/task/{number}/children"));
+    let below = below.unwrap_or_default();
+    let below = below.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
+    for pid in below.chain([shell]) {
+        // It fails only if the process has just ended.
+        let _ = kill_process(pid, Signal::TERM);
+    }
 }
 
 /// Writes the new content, unless the file has changed meanwhile.

@@ -25,8 +25,8 @@ pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs find disk.img:/etc -name '*.conf'", "files by their names"),
         ("ffs find disk.img -type f -size +100M -ls", "large files, with all attributes"),
-        ("ffs find disk.img ( -perm -4000 -o -perm -2000 )", "programs with set-id bits"),
-        ("ffs find disk.img:/home -mtime -7 -print0", "changed in the last week"),
+        ("ffs find disk.img '(' -perm -4000 -o -perm -2000 ')'", "programs with set-id bits"),
+        ("ffs find disk.img:/home -mtime -7 -print0", "changed in the last 7 days, ended by NULs"),
         ("ffs find --json disk.img -flags +schg,uchg", "immutable files, one object a line"),
         ("ffs find disk.img -path /usr/obj -prune -o -type l -print", "all links but in one tree"),
     ],
@@ -38,11 +38,11 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Find files in an image.
 ///
-/// The expression is that of find(1). Tests: -name, -iname and -path PATTERN; -type [bcdflps];
-/// -size N[ckMGTP] (without a unit blocks of 512 bytes, rounded up); -mtime, -atime, -ctime and
-/// -Btime N[smhdw] (without a unit days, rounded up); -mmin, -amin and -cmin N; -newer FILE;
-/// -user, -group, -uid and -gid ID; -perm [-|+]MODE (octal); -flags [-|+]FLAGS; -links N; -inum N;
-/// -empty; -true and -false. N is exact, +N more, -N less.
+/// The expression is that of find(1). Tests: -name, -iname and -path PATTERN; -type [bcdflps]
+/// (several with commas: f,l); -size N[ckMGTP] (without a unit blocks of 512 bytes, rounded up);
+/// -mtime, -atime, -ctime and -Btime N[smhdw] (without a unit days, rounded up); -mmin, -amin and
+/// -cmin N; -newer FILE; -user, -group, -uid and -gid ID; -perm [-|+]MODE (octal); -flags
+/// [-|+]FLAGS; -links N; -inum N; -empty; -true and -false. N is exact, +N more, -N less.
 ///
 /// Actions: -print, -print0, -ls, -prune, -quit. Without one of -print, -print0 and -ls, the files
 /// for which the expression is true are printed. Tests are joined by -a (or nothing), -o, ! (or

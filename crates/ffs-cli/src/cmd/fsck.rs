@@ -1,6 +1,7 @@
 //! `ffs fsck`.
 
 mod background;
+mod explain;
 mod question;
 
 use std::ffi::OsString;
@@ -30,6 +31,7 @@ pub(crate) const DOC: Doc = Doc {
         ("ffs fsck -p disk.img", "repair only what a crash leaves; fast if clean"),
         ("ffs fsck -b 128 disk.img", "with the backup superblock at sector 128"),
         ("ffs fsck -n --json disk.img", "findings for programs"),
+        ("ffs fsck --explain BLK-BAD", "what a finding means, and what its repair may cost"),
         ("ffs fsck -B /mnt", "check a mounted volume while it is in use"),
     ],
     exit: &[
@@ -56,7 +58,9 @@ pub(crate) const DOC: Doc = Doc {
 /// group, mode, links, size, modification time and path. A path begins with `?` if only its last
 /// part is known, and is `?` if nothing is known. If the finding is about a name, the inode that it
 /// names is described too. A question, REPAIR?, takes y or n; a answers it and all that follow with
-/// y, q stops the check, and the end of the input answers all that follow with n.
+/// y, q stops the check, and the end of the input answers all that follow with n. If no repair was
+/// granted, nothing is written, with one exception: if the check completed, damage remains, and the
+/// file system is marked clean, that mark is cleared, as by BSD's fsck, which prints MARKED DIRTY.
 ///
 /// On a volume with soft updates, -p repairs what a crash may leave. At anything else it stops, and
 /// has written nothing: a block in use that is marked free (CG-ALLOCFREE), for example, means that
@@ -76,7 +80,7 @@ pub(crate) const DOC: Doc = Doc {
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// IMAGE[@N]
-    #[arg(required = true, value_name = "IMAGE")]
+    #[arg(required_unless_present = "explain", value_name = "IMAGE")]
     images: Vec<OsString>,
     /// Change nothing: answer no to every question (the later of -n and -y wins)
     #[arg(short = 'n', overrides_with = "yes")]
@@ -135,6 +139,11 @@ pub(crate) struct Args {
     /// Most memory for tables and repairs
     #[arg(long, value_name = "BYTES", value_parser = bsd::number)]
     max_memory: Option<u64>,
+    /// Explain the code of a finding, such as BLK-BAD, and check nothing; without a code, or with
+    /// `list`, list the codes
+    #[arg(long, value_name = "CODE", num_args = 0..=1, default_missing_value = "",
+          conflicts_with = "images")]
+    explain: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -148,6 +157,9 @@ struct Json {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
+    if let Some(code) = &args.explain {
+        return explain::run(code);
+    }
     let mut worst = exit::OK;
     let mut reports = Vec::new();
     if !args.no {
@@ -292,12 +304,14 @@ fn print_report(args: &Args, name: &str, report: &FsckReport) -> Result<(), Fail
     if report.skipped {
         let skipped = "FILE SYSTEM CLEAN; SKIPPING CHECKS";
         writeln!(out, "{prefix}{skipped}")?;
-    } else if report.stopped.is_none() {
+    } else if report.stopped.is_none() && totals.are_known() {
         writeln!(out, "{prefix}{totals}")?;
     }
     out.flush()?;
     if let Some(why) = &report.stopped {
-        output::error(format!("{name}: {why}"));
+        let unchanged = report.exit_code == exit::INTERRUPTED && !report.modified;
+        let unchanged = if unchanged { "; nothing was changed" } else { "" };
+        output::error(format!("{name}: {why}{unchanged}"));
     }
     verdict(args, name, report, &mut out)?;
     out.flush()?;
@@ -341,13 +355,21 @@ fn verdict(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let mut line = |text: &str| writeln!(out, "\n***** {text} *****");
-    if report.modified {
+    if report.marked_dirty {
+        line("FILE SYSTEM MARKED DIRTY")?;
+        output::note(format!(
+            "{name}: nothing was repaired; damage remains, so the file system is no longer marked \
+             clean"
+        ));
+    } else if report.modified {
         line("FILE SYSTEM WAS MODIFIED")?;
     }
     if report.clean && report.modified {
         line("FILE SYSTEM MARKED CLEAN")?;
     }
-    if !report.clean && report.stopped.is_none() && !(args.no && report.is_silent()) {
+    let settled =
+        report.marked_dirty || report.stopped.is_some() || (args.no && report.is_silent());
+    if !report.clean && !settled {
         line("FILE SYSTEM STILL DIRTY")?;
     }
     if args.no && !report.is_silent() && report.stopped.is_none() {

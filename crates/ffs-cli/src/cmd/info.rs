@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
-use bsdffs::disk::PartitionType;
 use ffs_admin::{AdminError, Volume};
 use ffs_device::BlockDevice;
 use ffs_device::partition::{self, Partition, PartitionKind, Scheme, Window};
@@ -15,7 +14,7 @@ use serde::Serialize;
 
 use super::{Doc, EXIT};
 use crate::current;
-use crate::fail::{Failure, Outcome, show};
+use crate::fail::{Failure, Outcome, shell_word, show};
 use crate::output::{self, human};
 use crate::session::{self, holds_ufs, snapshot};
 
@@ -173,15 +172,6 @@ fn scheme_name(scheme: Scheme) -> &'static str {
     }
 }
 
-/// The type of a partition. A GUID has the name that `ffs disk create --part` has for it.
-fn kind_name(kind: &PartitionKind) -> String {
-    let named = match kind {
-        PartitionKind::Unknown(guid) => guid.parse::<PartitionType>().ok(),
-        _ => None,
-    };
-    named.and_then(PartitionType::name).map_or_else(|| kind.to_string(), str::to_owned)
-}
-
 fn part(disk: &dyn BlockDevice, partition: &Partition, image: &str) -> Result<Part, Failure> {
     let window = Window::of(disk, partition, image).map_err(|error| Failure::new(image, error))?;
     let named = format!("{image}@{}", partition.index);
@@ -189,7 +179,7 @@ fn part(disk: &dyn BlockDevice, partition: &Partition, image: &str) -> Result<Pa
     Ok(Part {
         number: partition.index,
         name: partition.name.clone(),
-        kind: kind_name(&partition.kind),
+        kind: partition.kind.to_string(),
         label: partition.label.clone(),
         start: partition.start,
         bytes: partition.len,
@@ -201,7 +191,7 @@ fn content(device: &dyn BlockDevice, image: &str) -> Content {
     match Volume::open(device) {
         Ok(volume) => Content::Ufs(ufs(&volume, image)),
         Err(AdminError::Format(error)) => {
-            let advice = error.advice(image).map(|advice| format!("; {advice}"));
+            let advice = error.advice(&shell_word(image)).map(|advice| format!("; {advice}"));
             Content::Other { other: format!("{error}{}", advice.unwrap_or_default()) }
         }
         Err(error) => Content::Other { other: error.to_string() },
@@ -223,8 +213,8 @@ fn ufs(volume: &Volume<'_>, image: &str) -> Ufs {
     let clean = sb.is_clean();
     let variant = sb.variant();
     let next = match clean || !variant.is_writable() {
-        true => format!("ffs ls {image}"),
-        false => format!("ffs fsck {image}"),
+        true => format!("ffs ls {}", shell_word(image)),
+        false => format!("ffs fsck {}", shell_word(image)),
     };
     Ufs {
         format: if sb.format == Format::Ufs1 { "UFS1" } else { "UFS2" },

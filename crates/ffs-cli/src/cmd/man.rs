@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::Command;
+use clap::{Arg, ArgAction, Command};
 use clap_mangen::Man;
 use ffs_admin::counted;
 
@@ -68,16 +68,45 @@ pub(crate) fn run(args: Args, ffs: &CommandLine) -> Outcome {
     Ok(0)
 }
 
-/// Every page, `ffs` first.
+/// Every page, `ffs` first. A command's subcommands follow it, each with a page of its own.
 fn pages(ffs: &CommandLine) -> Result<Vec<Page>, Failure> {
     let mut pages = vec![("ffs".to_owned(), "1", page(&ffs.command, ffs, None)?)];
     for sub in ffs.command.get_subcommands() {
         let doc = (ffs.doc)(sub.get_name());
         let name = (ffs.page_name)(sub.get_name());
-        let sub = sub.clone().name(name).bin_name(format!("ffs {}", sub.get_name()));
-        pages.push((name.to_owned(), section(doc), page(&sub, ffs, doc)?));
+        let named = sub.clone().name(name).bin_name(format!("ffs {}", sub.get_name()));
+        pages.push((name.to_owned(), section(doc), page(&named, ffs, doc)?));
+        add_subcommands(&mut pages, sub, name, doc)?;
     }
     Ok(pages)
+}
+
+/// Adds the pages of the subcommands of `parent`, whose page is `name`.
+fn add_subcommands(
+    pages: &mut Vec<Page>,
+    parent: &Command,
+    name: &str,
+    doc: Option<&Doc>,
+) -> Result<(), Failure> {
+    for sub in parent.get_subcommands().filter(|sub| sub.get_name() != "help") {
+        let title = format!("{name}-{}", sub.get_name());
+        let called = format!("ffs {} {}", parent.get_name(), sub.get_name());
+        let named = sub.clone().display_name(&title).bin_name(&called);
+        let mut text = body(&named, &title, section(doc))?;
+        let of_parent = doc.map_or(&[][..], |doc| doc.examples);
+        let of_sub = |command: &str| format!("{command} ").contains(&format!("{called} "));
+        let examples: Vec<_> = of_parent.iter().filter(|(command, _)| of_sub(command)).collect();
+        if !examples.is_empty() {
+            text.extend(b".SH EXAMPLES\n");
+        }
+        for (command, what) in examples {
+            text.extend(item(command, what).bytes());
+        }
+        let parent_page = format!("{}({})", roff(name), section(doc));
+        text.extend(format!(".SH \"SEE ALSO\"\n{parent_page}\n").bytes());
+        pages.push((title, section(doc), text));
+    }
+    Ok(())
 }
 
 /// The section of the manual that a page is in.
@@ -87,39 +116,126 @@ fn section(doc: Option<&Doc>) -> &'static str {
 
 /// The page of a command; of `ffs` itself without `doc`.
 fn page(command: &Command, ffs: &CommandLine, doc: Option<&Doc>) -> Result<Vec<u8>, Failure> {
+    let mut text = body(command, command.get_name(), section(doc))?;
+    let Some(doc) = doc else {
+        text.extend(commands(ffs).bytes());
+        return Ok(text);
+    };
+    text.extend(subcommands(command, section(Some(doc))).bytes());
+    if command.get_name() == "ffs-mount" {
+        text.extend(mount_options().bytes());
+    }
+    text.extend(sections(doc).bytes());
+    Ok(text)
+}
+
+/// The part of a page that follows from the definition of the command line.
+fn body(command: &Command, title: &str, section: &str) -> Result<Vec<u8>, Failure> {
     let man = Man::new(command.clone().disable_help_subcommand(true))
-        .title(command.get_name().to_uppercase())
-        .section(section(doc))
+        .title(title.to_uppercase())
+        .section(section)
         .source(concat!("ffs ", env!("CARGO_PKG_VERSION")))
         .manual("ffs manual");
     let mut text = Vec::new();
     man.render_title(&mut text)?;
     man.render_name_section(&mut text)?;
-    man.render_synopsis_section(&mut text)?;
+    text.extend(synopsis(command).bytes());
     man.render_description_section(&mut text)?;
     man.render_options_section(&mut text)?;
-    match doc {
-        Some(doc) => text.extend(sections(doc).bytes()),
-        None => text.extend(commands(ffs).bytes()),
-    }
     Ok(text)
+}
+
+/// The synopsis. That of clap_mangen omits the values of options.
+fn synopsis(command: &Command) -> String {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let mut words = vec![format!("\\fB{}\\fR", roff(name))];
+    let shown = |arg: &&Arg| !arg.is_hide_set();
+    words.extend(command.get_opts().filter(shown).map(option));
+    for arg in command.get_positionals().filter(shown) {
+        let dots = if takes_several(arg) { "..." } else { "" };
+        let value = format!("{}{dots}", values(arg));
+        words.push(if arg.is_required_set() { value } else { format!("[{value}]") });
+    }
+    if command.has_subcommands() {
+        words.push("\\fICOMMAND\\fR".to_owned());
+    }
+    format!(".SH SYNOPSIS\n{}\n", words.join(" "))
+}
+
+/// An option of a synopsis: `[-o OPTIONS]`.
+fn option(arg: &Arg) -> String {
+    let short = arg.get_short().map(|short| format!("-{short}"));
+    let long = arg.get_long().map(|long| format!("--{long}"));
+    let names: Vec<String> = short.into_iter().chain(long).collect();
+    let mut text = format!("\\fB{}\\fR", roff(&names.join("|")));
+    if arg.get_action().takes_values() {
+        let optional = arg.get_num_args().is_some_and(|range| range.min_values() == 0);
+        let value = values(arg);
+        text.push_str(&if optional { format!(" [{value}]") } else { format!(" {value}") });
+    }
+    let text = if arg.is_required_set() { text } else { format!("[{text}]") };
+    let repeated = matches!(arg.get_action(), ArgAction::Append | ArgAction::Count);
+    if repeated { format!("{text}...") } else { text }
+}
+
+/// The names of the values of `arg`.
+fn values(arg: &Arg) -> String {
+    let name = |name: &str| format!("\\fI{}\\fR", roff(name));
+    match arg.get_value_names() {
+        Some(names) => names.iter().map(|word| name(word)).collect::<Vec<_>>().join(" "),
+        None => name(&arg.get_id().as_str().to_uppercase()),
+    }
+}
+
+fn takes_several(arg: &Arg) -> bool {
+    let many = arg.get_num_args().is_some_and(|range| range.max_values() > 1);
+    many || matches!(arg.get_action(), ArgAction::Append)
 }
 
 /// The commands of the first page, with the sections their pages are in.
 fn commands(ffs: &CommandLine) -> String {
     let mut text = ".SH COMMANDS\n".to_owned();
     for sub in ffs.command.get_subcommands() {
-        let name = roff(&format!("ffs-{}", sub.get_name()));
         let section = section((ffs.doc)(sub.get_name()));
-        let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
-        text.push_str(&format!(".TP\n\\fB{name}\\fR({section})\n{}\n", roff(&about)));
+        text.push_str(&command_item(&format!("ffs-{}", sub.get_name()), section, sub));
     }
     text
 }
 
+/// The subcommands of a command, with their pages.
+fn subcommands(command: &Command, section: &str) -> String {
+    let mut text = String::new();
+    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+        if text.is_empty() {
+            text.push_str(".SH COMMANDS\n");
+        }
+        let name = format!("{}-{}", command.get_name(), sub.get_name());
+        text.push_str(&command_item(&name, section, sub));
+    }
+    text
+}
+
+fn command_item(page: &str, section: &str, command: &Command) -> String {
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    format!(".TP\n\\fB{}\\fR({section})\n{}\n", roff(page), roff(&about))
+}
+
+/// Every mount option.
+fn mount_options() -> String {
+    let mut text = ".SH \"MOUNT OPTIONS\"\n".to_owned();
+    for (word, help) in ffs_fuse::describe_options() {
+        text.push_str(&item(&word, &help));
+    }
+    text
+}
+
+/// An item of a list with its description.
+fn item(head: &str, what: &str) -> String {
+    format!(".TP\n\\fB{}\\fR\n{}\n", roff(head), roff(what))
+}
+
 fn sections(doc: &Doc) -> String {
     let mut text = ".SH \"EXIT STATUS\"\n".to_owned();
-    let item = |head: &str, what: &str| format!(".TP\n\\fB{}\\fR\n{}\n", roff(head), roff(what));
     for (code, what) in doc.exit {
         text.push_str(&item(code, what));
     }

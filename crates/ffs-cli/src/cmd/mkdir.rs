@@ -7,10 +7,10 @@ use ffs_core::{Error, FileType, SetAttr};
 use super::{Doc, EXIT};
 use crate::bsd;
 use crate::fail::{Failure, Outcome, show};
-use crate::mode::umask;
 use crate::namei::{Last, PathError, components, join, namei, one_image, parent};
 use crate::output;
 use crate::session::Session;
+use crate::umask::umask;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[

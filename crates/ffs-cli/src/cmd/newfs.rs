@@ -15,7 +15,7 @@ use ffs_ondisk::{Endian, Format};
 use serde::Serialize;
 
 use super::Doc;
-use crate::bsd;
+use crate::bsd::{self, Amount};
 use crate::fail::{Failure, Outcome, show};
 use crate::output;
 use crate::progress::Progress;
@@ -27,7 +27,8 @@ use crate::spec::{is_not_new, names_partition};
 pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs newfs -s 1g new.img", "a new image of 1 GiB with an empty UFS2"),
-        ("ffs newfs -U -L home disk.img@3", "soft updates and a label, in partition 3"),
+        ("ffs newfs -L home disk.img@3", "with a label, in partition 3"),
+        ("ffs newfs -u -s 1g scratch.img", "without soft updates, such as for -o async"),
         ("ffs newfs -j -s 1g new.img", "soft updates with a journal"),
         ("ffs newfs -O 1 -b 16384 -f 2048 -s 64m old.img", "UFS1 with smaller blocks"),
         ("ffs newfs -R -s 64m same.img", "byte for byte the same each time"),
@@ -49,6 +50,10 @@ pub(crate) const DOC: Doc = Doc {
 /// is lost: on a terminal newfs asks before it overwrites a file system; in a script it prints a
 /// note and overwrites, as BSD's newfs does. A disk with a partition table is never overwritten,
 /// also with --yes, unless IMAGE@0 names the whole disk.
+///
+/// As with the newfs of FreeBSD 14 and later, a UFS2 file system has soft updates: a power failure
+/// leaves it consistent. -u makes one without. UFS1, and the formulas of an older release
+/// (--generation), have none unless -U or -j is given.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
@@ -57,16 +62,22 @@ pub(crate) struct Args {
     image: OsString,
     #[command(flatten)]
     how: How,
-    /// Size of the file system: sectors of 512 bytes, or bytes with a suffix
-    #[arg(short = 's', value_name = "SIZE", value_parser = bsd::sectors)]
-    size: Option<u64>,
+    /// Size of the file system: sectors (of 512 bytes without -S), or bytes with a suffix
+    #[arg(short = 's', value_name = "SIZE", value_parser = bsd::amount)]
+    size: Option<Amount>,
     /// Left alone at the end of the device: sectors, or bytes with a suffix
-    #[arg(short = 'r', value_name = "SIZE", value_parser = bsd::sectors, default_value = "0",
+    #[arg(short = 'r', value_name = "SIZE", value_parser = bsd::amount, default_value = "0",
           hide_default_value = true)]
-    reserved: u64,
+    reserved: Amount,
+    /// Sector size, a power of two from 512 to 65536 [default: that of the device]
+    #[arg(short = 'S', value_name = "BYTES", value_parser = bsd::sector_size)]
+    sector_size: Option<u32>,
     /// Enable soft updates with a journal: a check after a crash takes less than a second
     #[arg(short = 'j')]
     journal: bool,
+    /// No soft updates
+    #[arg(short = 'u', conflicts_with_all = ["soft_updates", "journal"])]
+    no_soft_updates: bool,
     /// Only show what would be made
     #[arg(short = 'N')]
     dry_run: bool,
@@ -79,9 +90,6 @@ pub(crate) struct Args {
     /// Letter of a partition; write IMAGE@N instead
     #[arg(short = 'p', hide = true, value_name = "LETTER")]
     partition: Option<String>,
-    /// Sector size; found by itself
-    #[arg(short = 'S', hide = true, value_name = "BYTES", value_parser = bsd::number32)]
-    sector_size: Option<u32>,
     /// Disk type; of no use any more
     #[arg(short = 'T', hide = true, value_name = "TYPE")]
     disk_type: Option<String>,
@@ -142,7 +150,8 @@ pub(crate) struct How {
     /// Label of the volume
     #[arg(short = 'L', value_name = "LABEL")]
     label: Option<String>,
-    /// Enable soft updates: consistent after a power failure without synchronous writes
+    /// Enable soft updates: consistent after a power failure without synchronous writes. newfs
+    /// enables them for UFS2; build and disk need this option
     #[arg(short = 'U')]
     soft_updates: bool,
     /// The device is a gjournal provider
@@ -193,6 +202,12 @@ enum GenerationArg {
 }
 
 impl How {
+    /// Whether newfs enables soft updates without an option, as that of FreeBSD 14 and later does.
+    fn has_soft_updates_by_default(&self) -> bool {
+        let ufs2 = self.options().format() == Format::Ufs2;
+        ufs2 && matches!(self.generation, GenerationArg::Today)
+    }
+
     /// The options of newfs these stand for.
     pub(crate) fn options(&self) -> NewfsOptions {
         NewfsOptions {
@@ -240,6 +255,8 @@ struct Json {
     image: String,
     made: bool,
     format: &'static str,
+    soft_updates: bool,
+    journal: bool,
     endian: &'static str,
     bytes: u64,
     block_size: u32,
@@ -260,32 +277,43 @@ pub(crate) fn run(args: Args) -> Outcome {
         let hint = format!("name the partition behind the image: {name}@{letter}");
         return Err(Failure::plain("-p is not supported").hint(hint));
     }
-    let size = args.size.filter(|&size| size > 0);
-    let how = args.how.options();
-    let options = NewfsOptions {
-        soft_updates: how.soft_updates || args.journal,
-        journal: args.journal,
-        size,
-        reserved: args.reserved,
-        reproducible: args.reproducible,
-        dry_run: args.dry_run,
-        erase: args.erase,
-        keep_holes: true,
-        ..how
-    };
-    let created = create(&args, size)?;
+    let options = options(&args)?;
+    let created = create(&args, &options)?;
     let result = make(&args, &name, &options);
     if result.is_err() && created {
         // This command created the file, and it has no content.
         let _ = std::fs::remove_file(&args.image);
     }
     let report = result?;
-    print_report(&args, &name, &report)?;
+    print_report(&args, &name, &options, &report)?;
     Ok(0)
 }
 
+/// The options of the library.
+fn options(args: &Args) -> Result<NewfsOptions, Failure> {
+    let how = args.how.options();
+    let bytes = |option: &str, amount: Amount| {
+        let failure = || Failure::usage(format!("{option}: too large")).code(DOC.usage_code);
+        amount.bytes(args.sector_size).ok_or_else(failure)
+    };
+    let size = args.size.map(|size| bytes("-s", size)).transpose()?;
+    let by_default = args.how.has_soft_updates_by_default() && !args.no_soft_updates;
+    Ok(NewfsOptions {
+        soft_updates: how.soft_updates || args.journal || by_default,
+        journal: args.journal,
+        sector_size: args.sector_size,
+        size: size.filter(|&size| size > 0),
+        reserved: bytes("-r", args.reserved)?,
+        reproducible: args.reproducible,
+        dry_run: args.dry_run,
+        erase: args.erase,
+        keep_holes: true,
+        ..how
+    })
+}
+
 /// Makes the file of an image that does not exist; whether it did.
-fn create(args: &Args, size: Option<u64>) -> Result<bool, Failure> {
+fn create(args: &Args, options: &NewfsOptions) -> Result<bool, Failure> {
     if let Some(inside) = snapshot::inside(&args.image) {
         return Err(snapshot::refusal(&inside));
     }
@@ -294,11 +322,11 @@ fn create(args: &Args, size: Option<u64>) -> Result<bool, Failure> {
         return Ok(false);
     }
     let path = Path::new(&args.image);
-    let Some(size) = size else {
+    let Some(size) = options.size else {
         let failure = Failure::new(path.display(), "no such file");
         return Err(failure.hint("create it with -s SIZE, such as -s 1g"));
     };
-    let created = FileDevice::create_sparse(path, size.saturating_add(args.reserved));
+    let created = FileDevice::create_sparse(path, size.saturating_add(options.reserved));
     created.map_err(|error| Failure::unmade(path.display(), &error))?;
     Ok(true)
 }
@@ -309,7 +337,7 @@ fn make(args: &Args, name: &str, options: &NewfsOptions) -> Result<NewfsReport, 
         && !is_not_new(&args.image)
         && let Some(size) = options.size
     {
-        let device = ffs_device::MemDevice::new(size.saturating_add(args.reserved));
+        let device = ffs_device::MemDevice::new(size.saturating_add(options.reserved));
         let (clock, rng) = (SystemClock, SplitMix64::from_system());
         return newfs::newfs(&device, options, &clock, &rng, &mut |_, _| {}).map_err(fail);
     }
@@ -388,7 +416,12 @@ fn confirm(args: &Args, name: &str, device: &dyn BlockDevice) -> Result<(), Fail
     Err(Failure::new(name, "left as it is"))
 }
 
-fn print_report(args: &Args, name: &str, report: &NewfsReport) -> Result<(), Failure> {
+fn print_report(
+    args: &Args,
+    name: &str,
+    options: &NewfsOptions,
+    report: &NewfsReport,
+) -> Result<(), Failure> {
     let NewfsReport { plan, superblock, .. } = report;
     let format = if plan.format == Format::Ufs1 { "UFS1" } else { "UFS2" };
     if args.json {
@@ -396,6 +429,8 @@ fn print_report(args: &Args, name: &str, report: &NewfsReport) -> Result<(), Fai
             image: name.to_owned(),
             made: !args.dry_run,
             format,
+            soft_updates: options.soft_updates,
+            journal: options.journal,
             endian: if superblock.endian == Endian::Little { "little" } else { "big" },
             bytes: plan.bytes,
             block_size: plan.bsize,
@@ -424,7 +459,7 @@ fn print_report(args: &Args, name: &str, report: &NewfsReport) -> Result<(), Fai
     let (groups, ipg) = (counted(plan.ncg, "cylinder group"), plan.ipg);
     let blocks = plan.fpg / u64::from(plan.frag);
     writeln!(out, "\tusing {groups} of {group:.2}MB, {blocks} blks, {ipg} inodes.")?;
-    match (args.journal, args.how.soft_updates) {
+    match (options.journal, options.soft_updates) {
         (true, _) => writeln!(out, "\twith journaled soft updates")?,
         (false, true) => writeln!(out, "\twith soft updates")?,
         (false, false) => {}

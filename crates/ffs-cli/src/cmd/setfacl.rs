@@ -1,7 +1,7 @@
 //! `ffs setfacl`.
 
 use std::ffi::OsString;
-use std::io::Read;
+
 use std::path::Path;
 
 use ffs_core::acl::{Acl, Entry, Who};
@@ -162,13 +162,8 @@ fn set(session: &Session, file: &Vnode, which: Which, new: &[Entry]) -> Result<(
 
 /// The entries in a file: one or more on a line, comments behind `#`.
 fn read_entries(file: &OsString) -> Result<Vec<Word>, Failure> {
-    let failed = |e: std::io::Error| Failure::host(Path::new(file), &e);
-    let mut text = String::new();
-    if file == "-" {
-        std::io::stdin().read_to_string(&mut text).map_err(failed)?;
-    } else {
-        text = std::fs::read_to_string(file).map_err(failed)?;
-    }
+    let text = crate::stdin::read_text(Path::new(file))?;
+    let text = String::from_utf8(text).map_err(|e| Failure::new(file.display(), e.utf8_error()))?;
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
     let all = words(&lines.collect::<Vec<_>>().join(","));
     all.map_err(|e| Failure::new(file.display(), e))

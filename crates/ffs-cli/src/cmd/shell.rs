@@ -24,12 +24,13 @@ use ffs_fuse::Syncer;
 
 use self::commands::Next;
 use self::complete::Completion;
-use self::lines::{Parsed, Script};
+use self::lines::Script;
 use self::prompt::{Ending, Prompt};
 use super::Doc;
 use crate::current;
 use crate::fail::{Failure, Outcome, PIPE_CLOSED, show};
 use crate::output;
+use crate::parse::line::{self, Parsed};
 use crate::session::{Session, held};
 use crate::signals;
 use crate::spec::{ImagePath, image_path};
@@ -187,9 +188,10 @@ impl Shell {
     /// Runs a line, and prints what is wrong. Returns the exit code, 0 if a failure is ignored.
     fn line(&mut self, line: &[u8]) -> (u8, Next) {
         self.begin(None);
-        let (parsed, ignored) = match lines::parse(line) {
+        let (parsed, ignored) = match line::parse(line) {
             Ok(parsed) => parsed,
-            Err(failure) => {
+            Err(why) => {
+                let failure = Failure::usage(why);
                 output::error(failure.text);
                 return (failure.code, Next::Go);
             }

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::{Doc, EXIT, mount};
 use crate::current;
-use crate::fail::{Failure, Outcome, show};
+use crate::fail::{Failure, Outcome, shell_word, show};
 use crate::output::{self, JsonName, JsonTime, human};
 use crate::session::Session;
 use crate::session::snapshot::{AtEnd, inside};
@@ -189,7 +189,7 @@ fn print_list(name: &str, found: Vec<Listed>, json: bool) -> Outcome {
     let lines: Vec<Line> = found.into_iter().map(Line::new).collect();
     for line in &lines {
         if let Some(problem) = &line.problem {
-            let check = format!("check the volume: ffs fsck -n {name}");
+            let check = format!("check the volume: ffs fsck -n {}", shell_word(name));
             let what = format!("{name}:{}, inode {}", line.name(), line.inode);
             output::error(Failure::new(what, problem).hint(check).text);
         }

@@ -12,7 +12,7 @@ use bsdffs::copy::{
     CopyOptions, CopyReport, Entry, EntryKind, Existing, FileData, ImageSink, ImageSource,
     ImageSourceOptions, Observer, Select, SkippedFile, transfer, transfer_selected,
 };
-use bsdffs::tar::{TarSink, TarSource};
+use bsdffs::tar::{BirthTimes, TarSink, TarSource};
 use ffs_core::FileType;
 use serde::Serialize;
 
@@ -59,7 +59,8 @@ pub(crate) const DOC: Doc = Doc {
 /// `./`. The archive has the pax format with owners, modes, times to the nanosecond, hard links,
 /// holes (GNU.sparse 1.0), devices, BSD file flags (SCHILY.fflags), POSIX access lists (SCHILY.acl)
 /// and extended attributes (SCHILY.xattr). GNU tar and bsdtar read it. The same files give the same
-/// bytes. Sockets and snapshots are left out, with a warning. A file that cannot be read to its end
+/// bytes. Birth times are in comments, which `ffs tar x` reads, unless --birth-times is given.
+/// Sockets and snapshots are left out, with a warning. A file that cannot be read to its end
 /// has zeros in place of the rest, with an error.
 ///
 /// `ffs tar x` extracts into the directory IMAGE:/PATH, which must exist. It reads archives of GNU
@@ -100,6 +101,9 @@ pub(crate) struct Args {
     /// Owner and group of all members
     #[arg(long, value_name = "UID:GID", value_parser = bsd::owner)]
     owner: Option<(u32, u32)>,
+    /// Create: birth times where bsdtar restores them, too; GNU tar warns of each
+    #[arg(long)]
+    birth_times: bool,
     /// Accepted: modes, owners, flags and access lists are always kept
     #[arg(short = 'p', long, visible_alias = "same-permissions")]
     preserve_permissions: bool,
@@ -136,7 +140,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         error: None,
     };
     let report = match words.action {
-        Action::Create => create(&file, &place, &mut watch)?,
+        Action::Create => create(&file, &place, args.birth_times, &mut watch)?,
         Action::Extract => {
             let keep = args.keep_old_files || words.keep;
             let members = Arc::new(Members::new(words.members)?);
@@ -244,8 +248,14 @@ fn kind(kind: &EntryKind) -> (&'static str, Option<u64>, Option<&[u8]>) {
     }
 }
 
-/// Writes the tree at `place` to the archive `file`.
-fn create(file: &Path, place: &ImagePath, watch: &mut Watch) -> Result<CopyReport, Failure> {
+/// Writes the tree at `place` to the archive `file`, with `libarchive` for the birth times of
+/// bsdtar.
+fn create(
+    file: &Path,
+    place: &ImagePath,
+    libarchive: bool,
+    watch: &mut Watch,
+) -> Result<CopyReport, Failure> {
     let (session, place) = Session::read_at(place, AtEnd::Root)?;
     let result = session.find(&place.path, Last::Follow).and_then(|top| {
         let mut out = ArchiveFile::create(file, &place.image, "an archive")?;
@@ -265,7 +275,8 @@ fn create(file: &Path, place: &ImagePath, watch: &mut Watch) -> Result<CopyRepor
             _ => file.display().to_string(),
         };
         let prefix = if directory { "./" } else { "" };
-        let mut sink = TarSink::new(out.writer(), shown, prefix);
+        let birth = if libarchive { BirthTimes::Libarchive } else { BirthTimes::Comment };
+        let mut sink = TarSink::new(out.writer(), shown, prefix).birth_times(birth);
         let report = transfer(source, &mut sink, watch)?;
         out.keep(file)?;
         Ok(report)

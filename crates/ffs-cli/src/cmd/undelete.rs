@@ -1,8 +1,9 @@
 //! `ffs undelete`.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use ffs_admin::AdminError;
@@ -12,8 +13,9 @@ use serde::Serialize;
 
 use super::debug::{Inspected, Stopped, type_name, warn_of_problems};
 use super::{Doc, EXIT};
-use crate::fail::{Failure, Outcome};
+use crate::fail::{Failure, Outcome, shell_word};
 use crate::output::{self, JsonName, JsonTime, kind_name, time};
+use crate::signals;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -84,6 +86,7 @@ enum JsonLine {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
+    signals::listen();
     let volume = Inspected::open(&args.image)?;
     let inspector = Inspector::open(volume.device()).map_err(|error| volume.failed(&error))?;
     let mut out = output::stdout();
@@ -106,6 +109,7 @@ fn list(
     let (mut inodes, mut content, mut names) = (0_u64, 0_u64, 0_u64);
     inspector
         .removed_inodes(|removed| -> Result<(), Stopped> {
+            signals::check()?;
             inodes += 1;
             content += u64::from(removed.inode.dinode.size > 0);
             Ok(print_inode(args, &removed, inodes == 1, out)?)
@@ -113,17 +117,19 @@ fn list(
         .map_err(stopped)?;
     inspector
         .removed_names(|removed| -> Result<(), Stopped> {
+            signals::check()?;
             names += 1;
             Ok(print_name(args, &removed, names == 1, out)?)
         })
         .map_err(stopped)?;
     if !args.json {
         let image = volume.name();
+        let word = shell_word(image);
         match content {
             0 => writeln!(out, "{image}: no removed file can be recovered; {names} removed names")?,
             _ => writeln!(
                 out,
-                "{image}: {content} removed files can be recovered (ffs undelete -d DIR {image}); \
+                "{image}: {content} removed files can be recovered (ffs undelete -d DIR {word}); \
                  {names} removed names"
             )?,
         }
@@ -213,11 +219,12 @@ fn recover(
     fs::create_dir_all(dir).map_err(|error| Failure::host(dir, &error))?;
     let mut recovered = 0_u64;
     for ino in found {
-        crate::signals::check()?;
+        signals::check()?;
         let one = inspector.inode(ino).map_err(failed);
         match one.and_then(|one| recover_one(args, volume, inspector, &one, dir, out)) {
             Ok(true) => recovered += 1,
             Ok(false) => {}
+            Err(failure) if signals::interrupted() => return Err(failure),
             Err(failure) => output::error(failure.text),
         }
     }
@@ -225,6 +232,46 @@ fn recover(
         writeln!(out, "{}: no removed file can be recovered", volume.name())?;
     }
     Ok(())
+}
+
+/// Creates the file `path` with what `write` writes. The file has another name until it is
+/// complete: a part of a file would look like a whole one. A file of an earlier recovery is kept.
+fn write_whole<T>(
+    path: &Path,
+    write: impl FnOnce(&mut Stoppable<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let failed = |error: io::Error| Failure::host(path, &error);
+    if fs::symlink_metadata(path).is_ok() {
+        return Err(failed(io::Error::from(rustix::io::Errno::EXIST)));
+    }
+    let mut new = tempfile::Builder::new();
+    let new = new.prefix(".ffs-undelete.").permissions(fs::Permissions::from_mode(0o666));
+    let mut file = new.tempfile_in(path.parent().unwrap_or(Path::new("."))).map_err(failed)?;
+    let done = write(&mut Stoppable(file.as_file_mut()));
+    signals::check()?;
+    let done = done?;
+    file.as_file().sync_all().map_err(failed)?;
+    file.persist_noclobber(path).map_err(|error| failed(error.error))?;
+    Ok(done)
+}
+
+/// A file, which cannot be written after SIGINT or SIGTERM.
+struct Stoppable<'a>(&'a mut fs::File);
+
+impl Write for Stoppable<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if signals::interrupted() { Err(signals::error()) } else { self.0.write(bytes) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Seek for Stoppable<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.seek(to)
+    }
 }
 
 /// Recovers one file. Returns whether there was one.
@@ -258,14 +305,8 @@ fn recover_one(
         return Err(Failure::new(what(), format!("the inode is damaged: {problem}")));
     }
     let path = dir.join(format!("inode-{}", inode.ino.0));
-    // A file of an earlier recovery is kept.
-    let mut file = File::create_new(&path).map_err(|error| Failure::host(&path, &error))?;
-    let done = inspector.content(inode, &mut file).map_err(|error| volume.failed(&error));
-    let done =
-        done.and_then(|done| file.sync_all().map(|()| done).map_err(|e| Failure::host(&path, &e)));
-    let done = done.inspect_err(|_| {
-        // A part of a file would look like a whole one. The first error is the one to report.
-        let _ = fs::remove_file(&path);
+    let done = write_whole(&path, |file| {
+        inspector.content(inode, file).map_err(|error| volume.failed(&error))
     })?;
     let (ino, size) = (inode.ino.0, d.size);
     if args.json {

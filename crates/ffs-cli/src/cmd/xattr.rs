@@ -1,9 +1,9 @@
 //! `ffs xattr`.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use ffs_core::{Error, Vnode, XattrNamespace, XattrSet};
@@ -232,15 +232,9 @@ fn get(name: &Name, arg: &OsStr, hex: bool, last: Last) -> Outcome {
 /// The longest value that is read from a file; a volume holds less.
 const LONGEST: u64 = 1 << 20;
 
-fn read_value(file: &PathBuf) -> Result<Vec<u8>, Failure> {
-    let failed = |e: std::io::Error| Failure::host(file, &e);
-    let mut value = Vec::new();
-    let read = if file.as_os_str() == "-" {
-        std::io::stdin().take(LONGEST + 1).read_to_end(&mut value)
-    } else {
-        std::fs::File::open(file).and_then(|f| f.take(LONGEST + 1).read_to_end(&mut value))
-    };
-    if read.map_err(failed)? as u64 > LONGEST {
+fn read_value(file: &Path) -> Result<Vec<u8>, Failure> {
+    let value = crate::stdin::read_file(file, LONGEST + 1)?;
+    if value.len() as u64 > LONGEST {
         return Err(Failure::new(file.display(), "larger than any attribute can be"));
     }
     Ok(value)

@@ -120,7 +120,7 @@ impl Session {
             let shown = show(&name);
             let device = SnapshotDevice::open(&*self.device, &self.ffs, &file, &shown);
             let device = device.map_err(|error| {
-                let check = format!("check the volume: ffs fsck -n {}", self.image());
+                let check = format!("check the volume: ffs fsck -n {}", self.word());
                 Failure::new(shown, error).hint(check)
             })?;
             let rest = path.get(at + 1..).filter(|rest| !rest.is_empty()).unwrap_or(b"/");
@@ -140,7 +140,7 @@ impl Session {
             return Some(refusal(&place));
         }
         let why = format!("no snapshot is {} in this volume", show(&path[..at]));
-        let list = format!("list them: ffs snapshot list {}", self.image());
+        let list = format!("list them: ffs snapshot list {}", self.word());
         Some(Failure::new(place, why).hint(list))
     }
 }

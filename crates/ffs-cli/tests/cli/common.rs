@@ -87,10 +87,14 @@ impl Dir {
         Some(path.into_os_string().into_string().unwrap())
     }
 
-    /// A new image of `size`, made with these options of newfs.
+    /// A new image of `size`, made with these options of newfs. It has no soft updates, unless the
+    /// options ask for them.
     pub(crate) fn image(&self, name: &str, size: &str, options: &[&str]) -> String {
         let image = self.str(name);
         let mut args = vec!["newfs", "-s", size];
+        if !options.iter().any(|option| ["-U", "-j", "-u"].contains(option)) {
+            args.push("-u");
+        }
         args.extend(options);
         args.push(&image);
         ok(&args);

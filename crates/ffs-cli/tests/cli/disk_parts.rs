@@ -78,6 +78,45 @@ fn partitions_of_other_types_have_the_content_of_a_file() {
 }
 
 #[test]
+fn every_named_type_is_made_and_shown() {
+    let d = Dir::new();
+    sources(&d);
+    let (root, image) = (format!("rootfs={}", d.str("root")), d.str("disk.img"));
+    // The message about an unknown type lists the names.
+    let listed = fails(
+        &["disk", "create", "--ufs", &root, "--part", "x:nothing:1m", &image],
+        64,
+        "expected a GUID, or one of",
+    );
+    let names: Vec<&str> =
+        listed.split("or one of ").nth(1).unwrap().lines().next().unwrap().split(", ").collect();
+    let names: Vec<&str> = names.iter().map(|name| name.trim()).collect();
+    assert_eq!(names.len(), 32, "{listed}");
+    let parts: Vec<String> =
+        (0..).zip(&names).map(|(n, name)| format!("part{n}:{name}:4k")).collect();
+    let mut args = vec!["disk", "create", "--json", "--ufs", &root];
+    args.extend(parts.iter().flat_map(|part| ["--part", part.as_str()]));
+    args.push(&image);
+    let made: Value = serde_json::from_str(&ok(&args)).unwrap();
+    let info: Value = serde_json::from_str(&ok(&["info", "--json", &image])).unwrap();
+    for (n, name) in names.iter().enumerate() {
+        assert_eq!(made["partitions"][n]["kind"], *name);
+        let shown = match *name {
+            "freebsd-boot" => "FreeBSD boot",
+            "efi" => "EFI system",
+            "freebsd-swap" => "FreeBSD swap",
+            "freebsd-zfs" => "FreeBSD ZFS",
+            "freebsd-vinum" => "FreeBSD vinum",
+            "netbsd-swap" => "NetBSD swap",
+            "freebsd-ufs" | "netbsd-ffs" | "apple-ufs" => "UFS",
+            "freebsd" | "openbsd-data" => "BSD slice",
+            other => other,
+        };
+        assert_eq!(info[0]["partitions"][n]["kind"], shown, "{name}");
+    }
+}
+
+#[test]
 fn wrong_parts_and_labels_leave_no_image() {
     let d = Dir::new();
     sources(&d);

@@ -101,3 +101,27 @@ fn a_text_that_cannot_be_stored_is_kept_and_the_file_as_it_was() {
     assert_eq!(fs::metadata(kept).unwrap().len(), 30_000_000);
     fsck_clean(Path::new(&image));
 }
+
+#[test]
+fn a_signal_ends_the_editor_and_names_the_text() {
+    let d = Dir::new();
+    let (_, path) = prepared(&d);
+    // The editor signals ffs, which is its parent or the parent of its shell.
+    let script = "echo new > \"$1\"; ffs=$PPID\n\
+                  grep -q '^Name:.ffs' /proc/$ffs/status || ffs=$(ps -o ppid= -p $ffs)\n\
+                  kill -TERM $ffs; exec sleep 30";
+    let begun = std::time::Instant::now();
+    let done = edit(&d, &path, script);
+    assert!(begun.elapsed().as_secs() < 20);
+    assert_eq!(done.status.code(), Some(130), "{}", text(&done));
+    let copies = left(&d);
+    assert_eq!(copies.len(), 1);
+    let copy = copies[0].join("rc.conf");
+    assert!(
+        text(&done).contains(&format!("your text is in {}", copy.display())),
+        "{}",
+        text(&done)
+    );
+    assert_eq!(fs::read(&copy).unwrap(), b"new\n");
+    assert_eq!(ok(&["cat", &path]), "hostname=old\n");
+}

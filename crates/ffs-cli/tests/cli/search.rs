@@ -111,7 +111,7 @@ fn what_only_bsd_has_is_found_and_printed() {
         (&["-size", "x"], "a size such as"),
         (&["(", "-true"], "a closing parenthesis is missing"),
         (&["-true", ")"], "is not expected here"),
-        (&["-o"], "no such test or action"),
+        (&["-o"], "a test or an action is missing before it"),
         (&["!"], "the expression ends too early"),
         (&["-perm", "9"], "a mode such as"),
         (&["-flags", "none"], "flags such as"),

@@ -326,3 +326,29 @@ fn members_are_those_that_tar_extracts() {
     fails(&["tar", "xf", &archive, &place, "../x"], 64, "'..'");
     fails(&["tar", "cf", &d.str("new.tar"), &place, "only"], 64, "only");
 }
+
+#[test]
+fn birth_times_are_kept_and_gnu_tar_does_not_warn() {
+    let d = Dir::new();
+    let (image, other) = (d.image("a.img", "8m", &[]), d.image("b.img", "8m", &[]));
+    let (file, root) = (format!("{image}:/f"), format!("{image}:/"));
+    ok(&["touch", &file]);
+    ok(&["touch", "-d", "2035-01-01T00:00:00Z", &file]);
+    let birth = |path: &str| {
+        let stat: serde_json::Value = serde_json::from_str(&ok(&["stat", "--json", path])).unwrap();
+        let birth = stat[0]["birthtime"].clone();
+        assert!(birth != stat[0]["mtime"] && !birth.is_null(), "{stat}");
+        birth
+    };
+    for option in [None, Some("--birth-times")] {
+        let output = ffs().args(["tar", "c"]).args(option).arg(&root).output().unwrap();
+        let (code, shown) = extract(&output.stdout, &[&format!("{other}:/")]);
+        assert_eq!(code, Some(0), "{shown}");
+        assert_eq!(birth(&file), birth(&format!("{other}:/f")), "{option:?}");
+        let archive = d.file("a.tar", &output.stdout);
+        let Ok(list) = Command::new("tar").args(["-t", "-f", &archive]).output() else { continue };
+        let warned = String::from_utf8_lossy(&list.stderr).contains("LIBARCHIVE.creationtime");
+        assert_eq!(warned, option.is_some(), "{}", text(&list));
+        assert!(option.is_some() || list.stderr.is_empty(), "{}", text(&list));
+    }
+}

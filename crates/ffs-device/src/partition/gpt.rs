@@ -4,7 +4,7 @@
 //! at the start of the disk does not, the copy at the end is used, with a note.
 
 use super::{
-    Partition, PartitionKind, PartitionTable, Scheme, array, le32, le64, read_bytes, sector_sizes,
+    Partition, PartitionTable, PartitionType, Scheme, array, le32, le64, read_bytes, sector_sizes,
 };
 use crate::{BlockDevice, DeviceError};
 
@@ -157,7 +157,7 @@ fn list(
             start,
             len: declared_len,
             declared_len,
-            kind: kind(guid),
+            kind: PartitionType::of_disk(guid).partition_kind(),
         };
         table.add(device, partition);
     }
@@ -170,38 +170,6 @@ fn label(utf16: &[u8]) -> String {
     char::decode_utf16(units.take_while(|&unit| unit != 0))
         .map(|c| c.ok().filter(|c| !c.is_control()).unwrap_or(char::REPLACEMENT_CHARACTER))
         .collect()
-}
-
-fn kind(guid: [u8; 16]) -> PartitionKind {
-    let text = guid_text(guid);
-    let foreign = |what| PartitionKind::Foreign(what);
-    match text.as_str() {
-        // FreeBSD UFS, NetBSD FFS, Apple UFS.
-        "516E7CB6-6ECF-11D6-8FF8-00022D09712B"
-        | "49F48D5A-B10E-11DC-B99B-0019D1879648"
-        | "55465300-0000-11AA-AA11-00306543ECAC" => PartitionKind::Ufs,
-        // FreeBSD and OpenBSD: contains a disklabel.
-        "516E7CB4-6ECF-11D6-8FF8-00022D09712B" | "824CC7A0-36A8-11E3-890A-952519AD3F61" => {
-            PartitionKind::BsdSlice
-        }
-        "516E7CB5-6ECF-11D6-8FF8-00022D09712B" => foreign("FreeBSD swap"),
-        "516E7CB8-6ECF-11D6-8FF8-00022D09712B" => foreign("FreeBSD vinum"),
-        "516E7CBA-6ECF-11D6-8FF8-00022D09712B" => foreign("FreeBSD ZFS"),
-        "83BD6B9D-7F41-11DC-BE0B-001560B84F0F" => foreign("FreeBSD boot"),
-        "49F48D32-B10E-11DC-B99B-0019D1879648" => foreign("NetBSD swap"),
-        "C12A7328-F81F-11D2-BA4B-00A0C93EC93B" => foreign("EFI system"),
-        _ => PartitionKind::Unknown(text),
-    }
-}
-
-/// The first three groups are stored little-endian, the others big-endian.
-fn guid_text(guid: [u8; 16]) -> String {
-    let a = le32(&guid, 0);
-    let b = u16::from_le_bytes(array(&guid, 4));
-    let c = u16::from_le_bytes(array(&guid, 6));
-    let d = u16::from_be_bytes(array(&guid, 8));
-    let tail = guid[10..].iter().fold(0u64, |all, &byte| all << 8 | u64::from(byte));
-    format!("{a:08X}-{b:04X}-{c:04X}-{d:04X}-{tail:012X}")
 }
 
 /// CRC-32 as in Ethernet and GPT, bit by bit: a partition table has a few kilobytes.

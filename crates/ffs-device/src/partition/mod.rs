@@ -21,6 +21,7 @@ mod mbr;
 mod select;
 #[cfg(test)]
 mod tests;
+mod types;
 mod vtoc;
 mod window;
 
@@ -29,6 +30,7 @@ use std::fmt;
 use crate::{BlockDevice, DeviceError};
 
 pub use select::{Pick, Probe, SelectError, select, volumes};
+pub use types::{PartitionType, UnknownType, guid_on_disk};
 pub use window::Window;
 
 /// Most notes for one table.
@@ -60,6 +62,8 @@ pub enum PartitionKind {
     BsdSlice,
     /// Another type, described; certainly no UFS.
     Foreign(&'static str),
+    /// A type of a GPT, by its name for gpart(8); the partition may contain anything.
+    Named(&'static str),
     /// An unknown type, as in the table.
     Unknown(String),
 }
@@ -69,7 +73,7 @@ impl fmt::Display for PartitionKind {
         match self {
             PartitionKind::Ufs => f.write_str("UFS"),
             PartitionKind::BsdSlice => f.write_str("BSD slice"),
-            PartitionKind::Foreign(what) => f.write_str(what),
+            PartitionKind::Foreign(what) | PartitionKind::Named(what) => f.write_str(what),
             PartitionKind::Unknown(what) => write!(f, "type {what}"),
         }
     }

@@ -129,6 +129,45 @@ fn seal_gpt(disk: &mut [u8], header: usize, table: usize) {
 const FREEBSD_UFS: [u8; 16] =
     [0xb6, 0x7c, 0x6e, 0x51, 0xcf, 0x6e, 0xd6, 0x11, 0x8f, 0xf8, 0, 2, 0x2d, 9, 0x71, 0x2b];
 
+/// The kinds that decide which partitions are looked at, and what users see of the others.
+#[test]
+fn every_type_of_a_gpt_has_its_kind() {
+    use PartitionKind::{BsdSlice, Foreign, Named, Ufs, Unknown};
+    let own = "01234567-89AB-CDEF-0123-456789ABCDEF";
+    let wanted = [
+        ("516E7CB6-6ECF-11D6-8FF8-00022D09712B", Ufs),
+        ("netbsd-ffs", Ufs),
+        ("apple-ufs", Ufs),
+        ("freebsd", BsdSlice),
+        ("openbsd-data", BsdSlice),
+        ("freebsd-boot", Foreign("FreeBSD boot")),
+        ("freebsd-swap", Foreign("FreeBSD swap")),
+        ("freebsd-vinum", Foreign("FreeBSD vinum")),
+        ("freebsd-zfs", Foreign("FreeBSD ZFS")),
+        ("netbsd-swap", Foreign("NetBSD swap")),
+        ("efi", Foreign("EFI system")),
+        ("linux-data", Named("linux-data")),
+        ("dragonfly-ufs", Named("dragonfly-ufs")),
+        (own, Unknown(own.to_owned())),
+    ];
+    let guids = wanted.each_ref().map(|(name, _)| name.parse::<PartitionType>().unwrap());
+    let first = |n: usize| 64 + 8 * n as u64;
+    let entries: Vec<_> = (0..)
+        .zip(guids)
+        .map(|(n, guid)| (guid.on_disk(), first(n), first(n) + 7, "of a test"))
+        .collect();
+    let table = scan(&Disk::new(4000).gpt(&entries).device()).unwrap();
+    assert_eq!(table.partitions.len(), wanted.len());
+    for (partition, (name, kind)) in table.partitions.iter().zip(&wanted) {
+        assert_eq!(partition.kind, *kind, "{name}");
+    }
+    let error = select(&MemDevice::new(0), &table, &Pick::Number(99), None).unwrap_err();
+    let listing = error.to_string();
+    assert!(listing.contains("@12  p12  linux-data, 4096 bytes"), "{listing}");
+    assert!(listing.contains(&format!("@14  p14  type {own}, 4096 bytes")), "{listing}");
+    assert_eq!(guids[0].on_disk(), FREEBSD_UFS);
+}
+
 #[test]
 fn crc_is_the_one_of_the_specification() {
     assert_eq!(gpt::crc32(b"123456789"), 0xcbf4_3926);

@@ -15,6 +15,8 @@ mod vdi;
 mod vhd;
 mod vmdk;
 
+pub(crate) use vmdk::check_names;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;

@@ -6,6 +6,8 @@
 //! **Reference.** VMware, "Virtual Disk Format 5.0".
 
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use ffs_device::{BlockDevice, DeviceError, FileDevice, Operation};
@@ -29,15 +31,54 @@ struct Vmdk {
     compressed: bool,
 }
 
-pub(super) fn open(file: &FileDevice) -> Result<Box<dyn Layout>, Refused> {
-    if !file.is_read_only() {
-        return Err(Refused::Unsupported("VMDK is written by qemu-nbd".to_owned()));
+/// Fails if the descriptor of the image at `path` names a pipe or a device of characters as one of
+/// the files of the disk, or as its parent: QEMU would wait for the other end.
+pub(crate) fn check_names(file: &FileDevice, path: &Path) -> Result<(), Refused> {
+    let mut head = vec![0; file.len_bytes().min(MAX_DESCRIPTOR) as usize];
+    file.read_at(0, &mut head)?;
+    let text = match head.starts_with(b"KDMV") && head.len() >= 512 {
+        true => descriptor(file, &head)?.unwrap_or_default(),
+        false => head,
+    };
+    let text = String::from_utf8_lossy(&text);
+    let folder = path.parent().unwrap_or(Path::new(""));
+    for line in text.lines() {
+        let Some(name) = line.split('"').nth(1) else { continue };
+        let Ok(found) = std::fs::metadata(folder.join(name)) else { continue };
+        let kind = found.file_type();
+        if !kind.is_file() && !kind.is_block_device() && !kind.is_dir() {
+            let why = format!("it names {name}, which is not a regular file or a block device");
+            return Err(Refused::Damaged(why));
+        }
     }
+    Ok(())
+}
+
+/// The text that describes the disk; `None` if the file has none.
+fn descriptor(file: &FileDevice, header: &[u8]) -> Result<Option<Vec<u8>>, DeviceError> {
+    let at = le64(header, 28).saturating_mul(SECTOR);
+    let len = le64(header, 36).saturating_mul(SECTOR).min(MAX_DESCRIPTOR);
+    if at == 0 || at.checked_add(len).is_none_or(|end| end > file.len_bytes()) {
+        return Ok(None);
+    }
+    let mut text = vec![0; len as usize];
+    file.read_at(at, &mut text)?;
+    Ok(Some(text))
+}
+
+pub(super) fn open(file: &FileDevice) -> Result<Box<dyn Layout>, Refused> {
     if file.len_bytes() < SECTOR {
         return damaged("the header is truncated");
     }
     let mut header: [u8; 512] = read(file, 0)?;
     check_descriptor(file, &header)?;
+    if !file.is_read_only() {
+        // QEMU opens it for writing, and the first write that changes a block fails.
+        return Err(match le32(&header, 8) & COMPRESSED {
+            0 => Refused::Unsupported("VMDK is written by qemu-nbd".to_owned()),
+            _ => Refused::ReadOnly("a streamOptimized image can only be read".to_owned()),
+        });
+    }
     if le64(&header, 56) == AT_END {
         // The footer, before the marker of the end.
         let at = file.len_bytes().checked_sub(2 * SECTOR);
@@ -72,13 +113,9 @@ pub(super) fn open(file: &FileDevice) -> Result<Box<dyn Layout>, Refused> {
 
 /// Leaves disks with a parent or with several files to QEMU.
 fn check_descriptor(file: &FileDevice, header: &[u8]) -> Result<(), Refused> {
-    let at = le64(header, 28).saturating_mul(SECTOR);
-    let len = le64(header, 36).saturating_mul(SECTOR).min(MAX_DESCRIPTOR);
-    if at == 0 || at.checked_add(len).is_none_or(|end| end > file.len_bytes()) {
+    let Some(text) = descriptor(file, header)? else {
         return Err(Refused::Unsupported("it is one of several files of a disk".to_owned()));
-    }
-    let mut text = vec![0; len as usize];
-    file.read_at(at, &mut text)?;
+    };
     let text = String::from_utf8_lossy(&text);
     let value = |key: &str| {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(key));

@@ -24,6 +24,7 @@ use ffs_core::DeviceNumber;
 
 use super::header::BLOCK;
 use super::padding;
+use super::pax::CREATION_TIME;
 use super::sparse::{Extent, MAX_EXTENTS};
 use crate::copy::{
     CopyError, CopyReport, Entry, EntryKind, EntryMeta, Loss, PartialFile, PosixAcl, Sink,
@@ -52,6 +53,7 @@ pub struct TarSink<W> {
     identities: BTreeSet<u64>,
     /// A file whose data ended early. The next call completes it, unless the copy ended.
     aborted: Option<OpenMember>,
+    birth_times: BirthTimes,
 }
 
 /// A regular file that receives data.
@@ -72,6 +74,16 @@ struct OpenMember {
     extent: usize,
 }
 
+/// Where an archive has birth times, for which POSIX has no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BirthTimes {
+    /// In comments, which only this crate reads. GNU tar warns of every record that it does not
+    /// know.
+    Comment,
+    /// In the records of bsdtar.
+    Libarchive,
+}
+
 impl<W: Write> TarSink<W> {
     /// An archive in `out`, which has `name` in messages. Members have `prefix` before their path.
     pub fn new(out: W, name: impl Into<String>, prefix: impl Into<Vec<u8>>) -> TarSink<W> {
@@ -83,7 +95,15 @@ impl<W: Write> TarSink<W> {
             open: None,
             identities: BTreeSet::new(),
             aborted: None,
+            birth_times: BirthTimes::Comment,
         }
+    }
+
+    /// Where birth times are.
+    #[must_use]
+    pub fn birth_times(mut self, place: BirthTimes) -> TarSink<W> {
+        self.birth_times = place;
+        self
     }
 
     fn stop(&self, error: io::Error) -> SinkError {
@@ -165,7 +185,7 @@ impl<W: Write> TarSink<W> {
         };
         let mut records = Records::default();
         if kind != b'1' {
-            times_and_attributes(&mut records, &entry.meta);
+            times_and_attributes(&mut records, &entry.meta, self.birth_times);
         }
         let fields = Fields { kind, name: &name, link: &link, device, ..of(&entry.meta) };
         self.header(&fields, records)
@@ -180,7 +200,7 @@ impl<W: Write> TarSink<W> {
         self.identities.extend(open.identity);
         let name = self.member_name(&open.path);
         let mut records = Records::default();
-        times_and_attributes(&mut records, &open.meta);
+        times_and_attributes(&mut records, &open.meta, self.birth_times);
         if !open.sparse {
             open.extents = vec![Extent { offset: 0, len: open.size }];
             let fields = Fields { kind: b'0', name: &name, size: open.size, ..of(&open.meta) };
@@ -277,11 +297,15 @@ fn of(meta: &EntryMeta) -> Fields<'static> {
     }
 }
 
-fn times_and_attributes(records: &mut Records, meta: &EntryMeta) {
+fn times_and_attributes(records: &mut Records, meta: &EntryMeta, birth: BirthTimes) {
     // A reader takes the modification time for a missing one.
-    for (key, at) in [("atime", meta.atime), ("LIBARCHIVE.creationtime", meta.birthtime)] {
-        if at != meta.mtime {
-            records.time(key, at);
+    if meta.atime != meta.mtime {
+        records.time("atime", meta.atime);
+    }
+    if meta.birthtime != meta.mtime {
+        match birth {
+            BirthTimes::Comment => records.comment_time(CREATION_TIME, meta.birthtime),
+            BirthTimes::Libarchive => records.time(CREATION_TIME, meta.birthtime),
         }
     }
     records.attributes(meta);

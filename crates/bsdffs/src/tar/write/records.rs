@@ -38,6 +38,11 @@ impl Records {
         self.add(key.as_bytes(), decimal(at).as_bytes());
     }
 
+    /// Adds a comment with a record of a time, which other programs do not read.
+    pub(super) fn comment_time(&mut self, key: &str, at: Timespec) {
+        self.add(b"comment", format!("{key}={}", decimal(at)).as_bytes());
+    }
+
     /// Adds the file flags, access lists and extended attributes of a file.
     pub(super) fn attributes(&mut self, meta: &EntryMeta) {
         if !meta.flags.is_empty() {

@@ -110,3 +110,34 @@ fn absurd_sizes_are_doubled_without_overflow() {
         }
     }
 }
+
+/// A fragment has at least one sector, the superblock fills one, and an impossible sector is
+/// refused.
+#[test]
+fn sectors_have_the_size_that_is_given() {
+    let plan_of = |sector, device| {
+        let opts = NewfsOptions { sector_size: Some(sector), ..NewfsOptions::default() };
+        plan(&opts, 64 << 20, device)
+    };
+    for (sector, fsize, bsize, sbsize) in [
+        (512, 4096, 32768, 4096),
+        (4096, 4096, 32768, 4096),
+        (8192, 8192, 32768, 8192),
+        (65536, 65536, 65536, 8192),
+    ] {
+        let p = plan_of(sector, 512).unwrap();
+        assert_eq!((p.fsize, p.bsize, p.sbsize), (fsize, bsize, sbsize), "{sector}");
+    }
+    for (sector, device, why) in [
+        (256, 512, "power of two"),
+        (1000, 512, "power of two"),
+        (131_072, 512, "power of two"),
+        (512, 4096, "sectors of 4096 bytes"),
+    ] {
+        let error = plan_of(sector, device).unwrap_err().to_string();
+        assert!(error.contains("-S") && error.contains(why), "{error}");
+    }
+    // The size is a whole number of sectors.
+    let opts = NewfsOptions { sector_size: Some(65536), ..NewfsOptions::default() };
+    assert_eq!(plan(&opts, (64 << 20) + 65535, 512).unwrap().bytes, 64 << 20);
+}

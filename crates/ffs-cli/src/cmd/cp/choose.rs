@@ -12,7 +12,7 @@ use ffs_core::FileType;
 use super::flags::Stay;
 use super::watch::Names;
 use crate::fail::show;
-use crate::pattern::{self, Pattern};
+use crate::parse::pattern::{self, Pattern};
 use crate::{progress, signals};
 
 /// The selection that the options make.

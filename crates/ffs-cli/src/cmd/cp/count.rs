@@ -1,6 +1,5 @@
 //! What a copy of several sources has to do in all, for the progress bar, and how it reads trees.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -10,6 +9,7 @@ use bsdffs::copy::{FileData, HostSourceOptions, ImageSourceOptions};
 use ffs_core::FileType;
 
 use super::choose::Excludes;
+use super::images::Images;
 use super::job::Job;
 use super::survey::{Counted, Survey};
 use super::{STDIN, own_name};
@@ -19,8 +19,14 @@ use crate::session::snapshot::AtEnd;
 use crate::spec::{ImagePath, Place};
 
 impl Job<'_> {
-    /// Counts all sources for the progress bar, if they are on the host and in the open `image`.
-    pub(super) fn count_all(&mut self, from: &[Place], image: Option<(&Session, &OsStr)>) {
+    /// Counts all sources for the progress bar: those on the host, in the open `images`, and in
+    /// the image that is copied to, `target`.
+    pub(super) fn count_all(
+        &mut self,
+        from: &[Place],
+        images: &Images<'_>,
+        target: Option<&Session>,
+    ) {
         if from.len() < 2 || !self.watch.progress.is_wanted() {
             return;
         }
@@ -28,10 +34,10 @@ impl Job<'_> {
             .iter()
             .map(|source| match source {
                 Place::Host(path) => self.counted_host(path),
-                Place::Image(path) => {
-                    let (session, _) = image.filter(|(_, name)| path.image == *name)?;
-                    self.counted_image(session, path)
-                }
+                Place::Image(path) => match images.of(path, target) {
+                    Some((session, _)) => self.counted_image(session, path),
+                    None => Some(Vec::new()),
+                },
             })
             .collect();
         if let Some(trees) = trees {

@@ -4,8 +4,8 @@ use bsdffs::copy::{Attributes, CopyOptions, Existing, Sparse};
 use clap::ValueEnum;
 
 use crate::bsd;
-use crate::mode::umask;
-use crate::pattern::Pattern;
+use crate::parse::pattern::Pattern;
+use crate::umask::umask;
 
 /// How files are copied.
 #[derive(clap::Args)]

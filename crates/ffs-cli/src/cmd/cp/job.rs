@@ -1,6 +1,5 @@
 //! One copy: its sources one after the other.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -16,6 +15,7 @@ use ffs_core::{FileType, Vnode};
 
 use super::choose::{AskSink, Choose, DrySink, Excludes, NoTargets};
 use super::flags::Flags;
+use super::images::{Images, parts, refuse};
 use super::stream::StreamSink;
 use super::survey::{Counted, Survey};
 use super::target::Target;
@@ -23,10 +23,9 @@ use super::verify::{Copies, Origin, verify};
 use super::watch::{Names, Watch};
 use super::{STDIN, own_name};
 use crate::fail::Failure;
-use crate::output;
-use crate::pattern;
+use crate::parse::pattern;
+use crate::session::Session;
 use crate::session::snapshot::AtEnd;
-use crate::session::{Beside, Session};
 use crate::signals;
 use crate::spec::{ImagePath, Place};
 
@@ -82,7 +81,6 @@ impl Job<'_> {
             false => Session::write(&to.image)?,
         };
         let result = self.each_into(from, to, &session);
-        self.watch.end_survey();
         let again = if self.flags.resume { AGAIN } else { "" };
         let hint = format!("{FULL}{again}");
         let result = result.map_err(|failure| failure.hint_if_full(hint));
@@ -122,27 +120,21 @@ impl Job<'_> {
         session: &Session,
         sink: &mut dyn Sink,
     ) -> Result<(), Failure> {
-        self.count_all(from, Some((session, &to.image)));
-        for source in from {
-            match source {
-                Place::Host(path) => self.host(path, target, sink)?,
-                Place::Image(path) if path.image == to.image => {
-                    self.same_image(session, path, target, Some(dir), sink)?;
-                }
-                Place::Image(path) => match session.beside(&path.image) {
-                    Ok(Beside::Same) => {
-                        self.same_image(session, path, target, Some(dir), sink)?;
-                    }
-                    Ok(Beside::Partition(other)) => {
-                        match other.through(path.clone(), AtEnd::File) {
-                            Ok((other, path)) => self.from(other, &path, target, sink)?,
-                            Err(failure) => refuse(failure)?,
-                        }
-                    }
-                    Ok(Beside::No) => self.other_image(path, target, sink)?,
-                    Err(failure) => refuse(failure)?,
-                },
+        for part in parts(from) {
+            let images = Images::open(part, Some((session, &to.image)))?;
+            if part.len() == from.len() {
+                self.count_all(from, &images, Some(session));
             }
+            let result = part.iter().try_for_each(|source| match source {
+                Place::Host(path) => self.host(path, target, sink),
+                Place::Image(path) => match images.of(path, Some(session)) {
+                    Some((own, true)) => self.same_image(own, path, target, Some(dir), sink),
+                    Some((other, false)) => self.same_image(other, path, target, None, sink),
+                    None => Ok(()),
+                },
+            });
+            self.watch.end_survey();
+            images.finish_with(result)?;
         }
         Ok(())
     }
@@ -194,42 +186,20 @@ impl Job<'_> {
         target: &To<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Failure> {
-        // Sources in one image share its mount.
-        for sources in from.chunk_by(|a, b| image_of(a) == image_of(b)) {
-            let Some(image) = sources.first().and_then(image_of) else { continue };
-            let session = match Session::read(image) {
-                Ok(session) => session,
-                Err(failure) => {
-                    refuse(failure)?;
-                    continue;
-                }
-            };
-            if sources.len() == from.len() {
-                self.count_all(from, Some((&session, image)));
+        for part in parts(from) {
+            let images = Images::open(part, None)?;
+            if part.len() == from.len() {
+                self.count_all(from, &images, None);
             }
-            let mut paths = sources.iter().filter_map(|source| match source {
-                Place::Image(path) => Some(path),
-                Place::Host(_) => None,
+            let result = part.iter().try_for_each(|source| {
+                let Place::Image(path) = source else { return Ok(()) };
+                let Some((session, _)) = images.of(path, None) else { return Ok(()) };
+                self.same_image(session, path, target, None, sink)
             });
-            let result =
-                paths.try_for_each(|path| self.same_image(&session, path, target, None, sink));
             self.watch.end_survey();
-            session.finish_with(result)?;
+            images.finish_with(result)?;
         }
         Ok(())
-    }
-
-    /// Copies a tree of an image that is not copied to.
-    fn other_image(
-        &mut self,
-        from: &ImagePath,
-        target: &To<'_>,
-        sink: &mut dyn Sink,
-    ) -> Result<(), Failure> {
-        match Session::read_at(from, AtEnd::File) {
-            Ok((session, from)) => self.from(session, &from, target, sink),
-            Err(failure) => refuse(failure),
-        }
     }
 
     /// Copies a tree of the image of `session`, or of a snapshot in it. `dir` is the target's
@@ -410,14 +380,6 @@ impl Job<'_> {
     }
 }
 
-/// The image that has a source.
-fn image_of(source: &Place) -> Option<&OsStr> {
-    match source {
-        Place::Image(path) => Some(&path.image),
-        Place::Host(_) => None,
-    }
-}
-
 /// Metadata of the images that are read; fails for a source on the host.
 fn images_read(from: &[Place]) -> Result<Vec<fs::Metadata>, Failure> {
     let mut images = Vec::new();
@@ -437,12 +399,6 @@ fn images_read(from: &[Place]) -> Result<Vec<fs::Metadata>, Failure> {
 fn same_volume(a: &fs::Metadata, b: &fs::Metadata) -> bool {
     let block = |file: &fs::Metadata| file.file_type().is_block_device();
     (a.dev(), a.ino()) == (b.dev(), b.ino()) || block(a) && block(b) && a.rdev() == b.rdev()
-}
-
-/// Reports that one source cannot be copied, and goes on with the others.
-fn refuse(failure: Failure) -> Result<(), Failure> {
-    output::error(failure.text);
-    Ok(())
 }
 
 /// Fails if `dir` is `root` or below it: the copy would never end.

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::fail::{Failure, show};
 use crate::output::{self, JsonName};
-use crate::pattern::{self, Pattern};
+use crate::parse::pattern::{self, Pattern};
 use crate::progress::Progress;
 use crate::signals;
 

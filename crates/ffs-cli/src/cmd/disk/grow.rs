@@ -8,7 +8,7 @@ use ffs_image::OpenOptions;
 use serde::Serialize;
 
 use crate::bsd;
-use crate::fail::{Failure, Outcome, show};
+use crate::fail::{Failure, Outcome, shell_word, show};
 use crate::output::{self, human};
 use crate::session::open_with;
 use crate::spec::names_partition;
@@ -88,8 +88,9 @@ pub(super) fn run(args: &Args) -> Outcome {
         true => format!("{name}: partition {number} ({label}) already fills the disk, {old}"),
         false => format!(
             "{name}: {}; partition {number} ({label}) grew from {old} to {new}; for the volume in \
-             it: ffs growfs {name}@{number}",
-            human(size)
+             it: ffs growfs {}",
+            human(size),
+            shell_word(&format!("{name}@{number}"))
         ),
     });
     Ok(0)

@@ -16,7 +16,7 @@ use ffs_image::Opened;
 use ffs_ondisk::snapshot::SNAP_DIR;
 use rustix::fs::StatVfsMountFlags;
 
-use crate::fail::{Failure, show};
+use crate::fail::{Failure, shell_word, show};
 use crate::{output, session};
 
 /// The name of the snapshot while it is made.
@@ -53,7 +53,7 @@ pub(super) fn refuse_mount(dir: &OsStr) -> Option<Failure> {
     let source = shown(&source);
     let failure = Failure::new(show(dir.as_bytes()), format!("{source} is mounted there"));
     Some(match is_read_only(path) {
-        true => failure.hint(format!("name the image: ffs dump {source}; {IN_USE}")),
+        true => failure.hint(format!("name the image: ffs dump {}; {IN_USE}", shell_word(&source))),
         false => failure.hint("add -L to dump it from a snapshot"),
     })
 }
@@ -94,8 +94,10 @@ fn check_directory(dir: &OsStr, source: &Path, snaps: &Path) -> Result<(), Failu
                 io::ErrorKind::PermissionDenied => {
                     failure.hint("run it as root or as the user who mounted")
                 }
-                _ => failure
-                    .hint(format!("if it is damaged, unmount and run ffs fsck {}", shown(source))),
+                _ => failure.hint(format!(
+                    "if it is damaged, unmount and run ffs fsck {}",
+                    shell_word(&shown(source))
+                )),
             })
         }
     }

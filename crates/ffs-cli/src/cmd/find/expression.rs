@@ -6,6 +6,7 @@ use globset::GlobMatcher;
 use crate::fail::Failure;
 use crate::namei::basename;
 use crate::output;
+pub(super) use crate::parse::find::{Bits, Number};
 use crate::session::Session;
 use crate::walk::Visit;
 
@@ -39,55 +40,6 @@ pub(super) enum Action {
     Prune,
     /// The search ends.
     Quit,
-}
-
-/// A comparison with a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Number {
-    Is(i128),
-    More(i128),
-    Less(i128),
-}
-
-impl Number {
-    /// The comparison with a number that is `unit` times as large.
-    pub(super) fn times(self, unit: i64) -> Number {
-        let unit = i128::from(unit);
-        match self {
-            Number::Is(n) => Number::Is(n * unit),
-            Number::More(n) => Number::More(n * unit),
-            Number::Less(n) => Number::Less(n * unit),
-        }
-    }
-
-    fn holds(self, value: i128) -> bool {
-        match self {
-            Number::Is(n) => value == n,
-            Number::More(n) => value > n,
-            Number::Less(n) => value < n,
-        }
-    }
-}
-
-/// How bits are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Bits {
-    /// Exactly these.
-    Exactly,
-    /// All of these.
-    All,
-    /// One of these or more.
-    Some,
-}
-
-impl Bits {
-    fn holds(self, wanted: u32, value: u32) -> bool {
-        match self {
-            Bits::Exactly => value == wanted,
-            Bits::All => value & wanted == wanted,
-            Bits::Some => wanted == 0 || value & wanted != 0,
-        }
-    }
 }
 
 /// Which of the times of a file.

@@ -4,14 +4,14 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use ffs_core::{FileType, QuotaType, Timespec};
-use ffs_ondisk::geometry::DEV_BSIZE;
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::expression::{Action, Bits, Expression, Node, Number, Test, Which};
+use super::expression::{Action, Expression, Node, Test, Which};
 use crate::current;
 use crate::fail::{Failure, show};
 use crate::namei::Last;
 use crate::owner::id_of;
+use crate::parse::find::{DAY, bits, number, size, time};
 use crate::session::Session;
 use bsdffs::flags;
 
@@ -116,6 +116,11 @@ impl Parser<'_> {
         } else {
             let word = self.peek().map(str::to_owned);
             let word = word.ok_or_else(|| Failure::usage("the expression ends too early"))?;
+            if matches!(&*word, ")" | "-o" | "-or" | "-a" | "-and") {
+                return Err(Failure::usage(format!(
+                    "{word}: a test or an action is missing before it"
+                )));
+            }
             self.at += 1;
             self.primary(&word)?
         };
@@ -152,6 +157,9 @@ impl Parser<'_> {
             Failure::usage(format!("{word} {}: {expected} is expected", show(value.as_bytes())))
         };
         let count = || number(&value).ok_or_else(|| wrong("a number, perhaps with + or -"));
+        if word == "-type" {
+            return kinds(&value).ok_or_else(|| wrong("one of b, c, d, f, l, p, s, or f,l"));
+        }
         let depth = || value.parse().map_err(|_| wrong("a number"));
         Ok(Node::Test(match word {
             "-name" | "-path" | "-wholename" | "-iname" | "-ipath" => {
@@ -163,8 +171,10 @@ impl Parser<'_> {
                     Test::Path(glob)
                 }
             }
-            "-type" => Test::Type(kind(&value).ok_or_else(|| wrong("one of b, c, d, f, l, p, s"))?),
-            "-size" => size(&value).ok_or_else(|| wrong("a size such as 100, +4k or -1G"))?,
+            "-size" => {
+                let size = size(&value).ok_or_else(|| wrong("a size such as 100, +4k or -1G"));
+                size.map(|(number, unit)| Test::Size(number, unit))?
+            }
             "-links" => Test::Links(count()?),
             "-inum" => Test::Inode(count()?),
             "-uid" => Test::Uid(count()?),
@@ -190,19 +200,21 @@ impl Parser<'_> {
                 self.expression.min_depth = depth()?;
                 Test::Always(true)
             }
-            age => {
-                let which = match age.as_bytes().get(1) {
-                    Some(b'a') => Which::Access,
-                    Some(b'c') => Which::Change,
-                    Some(b'B') => Which::Birth,
-                    _ => Which::Modification,
-                };
-                let unit = if age.ends_with("min") { 60 } else { DAY };
-                let (number, unit) =
-                    time(&value, unit).ok_or_else(|| wrong("a number such as 7, +30 or -2h"))?;
-                Test::Age(which, number, unit, self.now)
-            }
+            age => self.age(age, &value).ok_or_else(|| wrong("a number such as 7, +30 or -2h"))?,
         }))
+    }
+
+    /// The test `-mtime`, `-amin` and so on.
+    fn age(&self, word: &str, value: &str) -> Option<Test> {
+        let which = match word.as_bytes().get(1) {
+            Some(b'a') => Which::Access,
+            Some(b'c') => Which::Change,
+            Some(b'B') => Which::Birth,
+            _ => Which::Modification,
+        };
+        let unit = if word.ends_with("min") { 60 } else { DAY };
+        let (number, unit) = time(value, unit)?;
+        Some(Test::Age(which, number, unit, self.now))
     }
 
     fn without_value(&mut self, word: &str) -> Option<Node> {
@@ -226,7 +238,6 @@ impl Parser<'_> {
     }
 }
 
-const DAY: i64 = 24 * 3600;
 const PLAIN: &[&str] =
     &["-print", "-print0", "-ls", "-prune", "-quit", "-empty", "-true", "-false", "-depth"];
 const VALUED: &[&str] = &[
@@ -258,15 +269,10 @@ const VALUED: &[&str] = &[
     "-Bmin",
 ];
 
-/// `N`, `+N` or `-N`.
-fn number(text: &str) -> Option<Number> {
-    let digits = text.trim_start_matches(['+', '-']);
-    let n = digits.parse::<u64>().ok().filter(|_| text.len() - digits.len() <= 1)?;
-    Some(match text.as_bytes().first()? {
-        b'+' => Number::More(n.into()),
-        b'-' => Number::Less(n.into()),
-        _ => Number::Is(n.into()),
-    })
+/// The test for one of the types in a list with commas.
+fn kinds(text: &str) -> Option<Node> {
+    let tests = text.split(',').map(|one| kind(one).map(|kind| Node::Test(Test::Type(kind))));
+    tests.collect::<Option<Vec<_>>>().map(Node::Any)
 }
 
 fn kind(text: &str) -> Option<FileType> {
@@ -282,47 +288,6 @@ fn kind(text: &str) -> Option<FileType> {
     })
 }
 
-/// The value of -size. As on BSD, a size with a unit is compared in bytes.
-fn size(text: &str) -> Option<Test> {
-    let unit: i64 = match text.as_bytes().last()? {
-        b'0'..=b'9' => return Some(Test::Size(number(text)?, DEV_BSIZE)),
-        b'c' => 1,
-        b'k' => 1 << 10,
-        b'M' => 1 << 20,
-        b'G' => 1 << 30,
-        b'T' => 1 << 40,
-        b'P' => 1 << 50,
-        _ => return None,
-    };
-    let number = number(text.get(..text.len() - 1)?)?.times(unit);
-    Some(Test::Size(number, 1))
-}
-
-/// The value of a test of ages: a number, and its unit in seconds. As on BSD, an age with a unit is
-/// compared in seconds, and one without is rounded up.
-fn time(text: &str, without: i64) -> Option<(Number, i64)> {
-    let unit = match text.as_bytes().last()? {
-        b'0'..=b'9' => return Some((number(text)?, without)),
-        b's' => 1,
-        b'm' => 60,
-        b'h' => 3600,
-        b'd' => DAY,
-        b'w' => 7 * DAY,
-        _ => return None,
-    };
-    let number = number(text.get(..text.len() - 1)?)?.times(unit);
-    Some((number, 1))
-}
-
-/// `-X` (all bits), `+X` or `/X` (some bits), or `X` (exactly these).
-fn bits(text: &str) -> (Bits, &str) {
-    match text.as_bytes().first() {
-        Some(b'-') => (Bits::All, &text[1..]),
-        Some(b'+' | b'/') => (Bits::Some, &text[1..]),
-        _ => (Bits::Exactly, text),
-    }
-}
-
 /// A pattern of the shell; none if it is not valid.
 fn glob(pattern: &str, fold: bool) -> Option<GlobMatcher> {
     // As fnmatch(3) without flags: `*` matches `/`, and braces have no meaning.
@@ -335,19 +300,6 @@ fn glob(pattern: &str, fold: bool) -> Option<GlobMatcher> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_have_a_sign_or_none() {
-        assert_eq!(number("7"), Some(Number::Is(7)));
-        assert_eq!(number("+7"), Some(Number::More(7)));
-        assert_eq!(number("-7"), Some(Number::Less(7)));
-        for bad in ["", "+", "+-7", "7k", "x", "99999999999999999999"] {
-            assert_eq!(number(bad), None, "{bad}");
-        }
-        assert_eq!(time("-2h", DAY), Some((Number::Less(7200), 1)));
-        assert_eq!(time("3", 60), Some((Number::Is(3), 60)));
-        assert!(time("h", DAY).is_none() && time("2\u{e9}", DAY).is_none());
-    }
 
     #[test]
     fn patterns_are_those_of_the_shell() {

@@ -12,7 +12,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use bsdffs::sorted_entries;
-use bsdffs::text::changes_the_line;
 use clap::Command;
 use ffs_core::FileType;
 use rustyline::completion::{Completer, Pair};
@@ -22,6 +21,7 @@ use rustyline::validate::Validator;
 use rustyline::{Context, Helper};
 
 use crate::namei::{Last, join};
+use crate::parse::line::{last_word, quoted, unquoted};
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
 use crate::spec::image_path;
@@ -158,45 +158,6 @@ fn offer(before: &[u8], is_dir: bool, mut name: Vec<u8>) -> Offer {
     Offer { before: before.to_vec(), name, open: is_dir }
 }
 
-/// Where the last word of `text` begins; the end, if a space precedes it.
-fn last_word(text: &str) -> usize {
-    let (mut start, mut quote, mut escaped) = (None, None, false);
-    for (at, &byte) in text.as_bytes().iter().enumerate() {
-        let space = matches!(byte, b' ' | b'\t') && !escaped && quote.is_none();
-        start = if space { None } else { start.or(Some(at)) };
-        match (byte, quote) {
-            _ if escaped => escaped = false,
-            (b'\\', None | Some(b'"')) => escaped = true,
-            (b'\'' | b'"', None) => quote = Some(byte),
-            (_, Some(open)) if byte == open => quote = None,
-            _ => {}
-        }
-    }
-    start.unwrap_or(text.len())
-}
-
-/// The word that `text` begins: the end of a quote may be missing.
-fn unquoted(text: &str) -> Option<Vec<u8>> {
-    let mut closed = ["", "'", "\""].into_iter().map(|end| format!("{text}{end}"));
-    let mut words = closed.find_map(|text| shlex::bytes::split(text.as_bytes()))?;
-    Some(words.pop().unwrap_or_default())
-}
-
-/// `word` with backslashes; `None` if a line cannot hold it.
-fn quoted(word: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(word).ok()?;
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        let plain = letter.is_alphanumeric() || "/._-+,:@%=~^".contains(letter);
-        match letter {
-            _ if letter.is_control() || changes_the_line(letter) => return None,
-            _ if !plain => out.extend(['\\', letter]),
-            _ => out.push(letter),
-        }
-    }
-    Some(out)
-}
-
 impl Completer for Completion {
     type Candidate = Pair;
 
@@ -245,33 +206,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
     use super::*;
-
-    #[test]
-    fn the_last_word_is_found_and_unquoted() {
-        for (text, start, word) in [
-            ("", 0, ""),
-            ("ls", 0, "ls"),
-            ("ls ", 3, ""),
-            ("ls a\\ b", 3, "a b"),
-            ("ls 'a b", 3, "a b"),
-            ("ls \"a b\" 'c'd", 9, "cd"),
-            ("ls \"a\\\" b", 3, "a\" b"),
-        ] {
-            assert_eq!(last_word(text), start, "{text}");
-            assert_eq!(unquoted(&text[start..]).unwrap(), word.as_bytes(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_quoted_word_reads_back() {
-        for word in ["plain", "a b", "it's", "\"x\"", "back\\slash", "#1", "star*", "é ü", "$x;|&"]
-        {
-            let text = quoted(word.as_bytes()).unwrap();
-            assert_eq!(shlex::bytes::split(text.as_bytes()).unwrap(), [word.as_bytes()], "{text}");
-        }
-        assert_eq!(quoted(b"new\nline"), None);
-        assert_eq!(quoted(b"\xff"), None);
-    }
 
     #[test]
     fn commands_and_options_are_offered() {

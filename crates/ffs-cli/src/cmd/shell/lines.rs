@@ -1,4 +1,4 @@
-//! The lines of a script, and the words of a line.
+//! The lines of a script.
 //!
 //! # Invariants
 //! 1. A script on standard input is read byte by byte, so that a command that reads standard input
@@ -7,9 +7,8 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::fail::{Failure, show};
@@ -27,7 +26,7 @@ pub(super) struct Script {
 
 enum Input {
     Stdin,
-    File(BufReader<File>),
+    File(BufReader<signals::Stoppable>),
     Lines(VecDeque<Vec<u8>>),
 }
 
@@ -37,7 +36,7 @@ impl Script {
         if path == Path::new("-") {
             return Ok(Script { name: "standard input".into(), number: 0, input: Input::Stdin });
         }
-        let file = File::open(path).map_err(|error| Failure::host(path, &error))?;
+        let file = signals::open(path).map_err(|error| Failure::host(path, &error))?;
         let name = show(path.as_os_str().as_bytes());
         Ok(Script { name, number: 0, input: Input::File(BufReader::new(file)) })
     }
@@ -85,79 +84,11 @@ fn line_of(input: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// A line of the shell.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Parsed {
-    /// Nothing, or a comment.
-    Empty,
-    /// `!COMMAND`: a command of the host's shell.
-    Host(OsString),
-    /// The words of a command; the first one is its name.
-    Words(Vec<OsString>),
-}
-
-/// Parses a line. The second value is true if a failure of the command does not end a script.
-pub(super) fn parse(line: &[u8]) -> Result<(Parsed, bool), Failure> {
-    // A space at the end may belong to a name, behind a backslash.
-    let line = line.trim_ascii_start();
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let (ignored, line) = match line.strip_prefix(b"-") {
-        Some(rest) => (true, rest.trim_ascii_start()),
-        None => (false, line),
-    };
-    if let Some(command) = line.strip_prefix(b"!") {
-        return Ok((Parsed::Host(OsString::from_vec(command.to_vec())), ignored));
-    }
-    let Some(words) = shlex::bytes::split(line) else {
-        let why = "a quote is not closed, or the line ends in a backslash";
-        return Err(Failure::usage(why));
-    };
-    if words.iter().any(|word| word.contains(&0)) {
-        return Err(Failure::usage("the line has a NUL"));
-    }
-    // A variable without a value must not be the current directory. A value may be empty.
-    let takes_values = words.first().is_some_and(|name| name == b"xattr");
-    if !takes_values && words.iter().any(Vec::is_empty) {
-        return Err(Failure::usage("an empty argument; the current directory is ."));
-    }
-    let words: Vec<OsString> = words.into_iter().map(OsString::from_vec).collect();
-    Ok((if words.is_empty() { Parsed::Empty } else { Parsed::Words(words) }, ignored))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
     use super::*;
-
-    #[test]
-    fn lines_are_split_as_in_a_shell() {
-        let words = |line: &str| match parse(line.as_bytes()).unwrap() {
-            (Parsed::Words(words), ignored) => {
-                let words = words.into_iter().map(|word| word.into_string().unwrap());
-                (words.collect::<Vec<_>>().join("|"), ignored)
-            }
-            (other, ignored) => (format!("{other:?}"), ignored),
-        };
-        for (line, expected) in [
-            ("ls -l  /etc", ("ls|-l|/etc", false)),
-            ("  -rm 'a b' \"c d\" e\\ f # end", ("rm|a b|c d|e f", true)),
-            ("- rm x", ("rm|x", true)),
-            ("stat '#12' a#b", ("stat|#12|a#b", false)),
-            ("# only a comment", ("Empty", false)),
-            ("", ("Empty", false)),
-            ("!ls 'x", ("Host(\"ls 'x\")", false)),
-            ("-!false", ("Host(\"false\")", true)),
-            ("xattr x ''", ("xattr|x|", false)),
-            ("rm a\\ ", ("rm|a ", false)),
-            ("ls /etc\r", ("ls|/etc", false)),
-        ] {
-            assert_eq!(words(line), (expected.0.to_owned(), expected.1), "{line}");
-        }
-        for bad in [&b"ls 'x"[..], b"ls \"x", b"ls x\\", b"ls x\0y", b"rm ''"] {
-            assert!(parse(bad).is_err(), "{}", bad.escape_ascii());
-        }
-    }
 
     #[test]
     fn lines_end_at_newlines_and_have_a_limit() {

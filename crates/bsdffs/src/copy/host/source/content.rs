@@ -2,12 +2,16 @@
 
 use std::os::fd::OwnedFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::{HostWalk, Location, Paths, SHRANK, is_sparse};
 use crate::copy::emitter::{CopyEnded, Event, READ_SIZE};
 use crate::copy::entry::{Entry, EntryKind, EntryMeta};
+
+/// How long a pipe without data delays the end of a copy that is cancelled.
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 impl HostWalk<'_> {
     /// Sends what can be read from a pipe or a device as a regular file.
@@ -17,20 +21,38 @@ impl HostWalk<'_> {
         Paths { target: path, shown }: Paths,
         meta: EntryMeta,
     ) -> Result<(), CopyEnded> {
-        let fd = match (Location { follow: true, ..at }).open(OFlags::RDONLY) {
+        // An open that waits for the writer of a pipe could not be cancelled.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let opened = match at.name.to_bytes() {
+            // Opened again, a pipe whose writer has ended would have no end.
+            b"/dev/stdin" => rustix::io::dup(rustix::stdio::stdin()),
+            _ => (Location { follow: true, ..at }).open(flags),
+        };
+        let fd = match opened {
             Ok(fd) => fd,
             Err(error) => return self.emitter.failed(&shown, error),
         };
         self.emitter.entry(Entry { path, kind: EntryKind::File(0), meta, identity: None })?;
         let mut offset = 0;
         loop {
+            match has_data(&fd) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.emitter.wait()?;
+                    continue;
+                }
+                Err(error) => {
+                    self.emitter.failed(&shown, error)?;
+                    return self.emitter.send(Event::Abort);
+                }
+            }
             match rustix::io::read(&fd, self.emitter.buffer(READ_SIZE)) {
                 Ok(0) => return self.emitter.send(Event::End),
                 Ok(len) => {
                     self.emitter.data(offset, len)?;
                     offset += len as u64;
                 }
-                Err(Errno::INTR) => {}
+                Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(error) => {
                     self.emitter.failed(&shown, error)?;
                     return self.emitter.send(Event::Abort);
@@ -84,6 +106,16 @@ impl HostWalk<'_> {
             at += len;
         }
         Ok(Ok(()))
+    }
+}
+
+/// Waits for data or the end of a pipe or device; `false` if neither came within [`PATIENCE`].
+fn has_data(fd: &OwnedFd) -> rustix::io::Result<bool> {
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    match poll(&mut fds, Some(&PATIENCE)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

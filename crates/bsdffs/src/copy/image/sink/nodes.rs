@@ -18,11 +18,7 @@ impl ImageSink<'_> {
         let missing = |error: Error| SinkError::skip(format!("link to {}: {error}", escape(first)));
         let file = match known {
             Some(&ino) => self.ffs().vget(ino, None).map_err(missing)?,
-            None => {
-                let (dir, name) = split_last(first);
-                let dir = self.directory(dir)?;
-                self.ffs().lookup(self.cred(), &dir, name).map_err(missing)?
-            }
+            None => self.find_first(first).map_err(missing)?,
         };
         let (dir, name) = split_last(&entry.path);
         let dir = self.directory(dir)?;
@@ -58,6 +54,12 @@ impl ImageSink<'_> {
             self.discard(&dir, &target);
         }
         renamed
+    }
+
+    /// The file at `path`, which no symbolic link is followed to.
+    fn find_first(&self, path: &[u8]) -> Result<Vnode, Error> {
+        let mut names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+        names.try_fold(self.root.clone(), |dir, name| self.ffs().lookup(self.cred(), &dir, name))
     }
 
     /// Creates a symbolic link, pipe, socket or device.

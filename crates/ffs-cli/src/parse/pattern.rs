@@ -8,8 +8,7 @@
 //!    also none.
 //!
 //! # Invariants
-//! A match takes time in proportion to the product of the two lengths: no name makes it slow. The
-//! fuzz targets include this file, which uses no other module.
+//! A match takes time in proportion to the product of the two lengths: no name makes it slow.
 
 /// A pattern of names to leave out.
 #[derive(Clone, Debug)]

@@ -5,7 +5,8 @@
 
 const SET_ID: u16 = 0o6000;
 const STICKY: u16 = 0o1000;
-const ALL: u16 = 0o7777;
+/// All bits of a mode.
+pub(crate) const ALL: u16 = 0o7777;
 const READ: u16 = 0o444;
 const WRITE: u16 = 0o222;
 const EXECUTE: u16 = 0o111;
@@ -153,13 +154,6 @@ fn clause(classes: u16, operator: Operator, permissions: &str) -> Option<Clause>
     let named = if classes == 0 { bits } else { bits & classes };
     let bits = if x { Bits::NamedAndX(bits) } else { Bits::Named(bits) };
     Some(Clause { classes, operator, bits, named })
-}
-
-/// The umask of this process.
-pub(crate) fn umask() -> u16 {
-    let umask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(umask);
-    (umask.bits() & rustix::fs::RawMode::from(ALL)) as u16
 }
 
 #[cfg(test)]

@@ -1,0 +1,182 @@
+//! Hints: commands that can be pasted, and what to do with what is no image.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use crate::common::{Dir, fails, is_root, make_tree, ok, run, text};
+
+#[test]
+fn commands_in_messages_can_be_pasted() {
+    let d = Dir::new();
+    fs::create_dir(d.path("a dir's")).unwrap();
+    let image = d.image("a dir's/my image.img", "8m", &[]);
+    let word = format!("\"{image}\"");
+    assert!(ok(&["info", &image]).contains(&format!("next: ffs ls {word}\n")));
+    fails(&["cat", &format!("{image}:/x")], 1, &format!("ffs ls {word}"));
+    let plain = d.image("plain-1.img", "8m", &[]);
+    assert!(ok(&["info", &plain]).contains(&format!("next: ffs ls {plain}\n")));
+    fs::write(d.path("none of mine"), vec![7; 1 << 20]).unwrap();
+    let other = d.str("none of mine");
+    fails(&["ls", &other], 1, &format!("-b SECTOR '{other}'"));
+}
+
+#[test]
+fn a_slash_in_place_of_a_colon_and_swapped_words_are_noticed() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let wrong = format!("{image}/etc/rc");
+    for args in [&["ls", &wrong][..], &["cat", &wrong], &["mkdir", &wrong], &["stat", &wrong]] {
+        let code = run(args).status.code().unwrap();
+        fails(args, code, &format!("follows a colon: {image}:/etc/rc"));
+    }
+    let root = format!("{image}:/");
+    let error = run(&["chown", &root, "0:0"]);
+    assert!(text(&error).contains("the new value comes first"), "{}", text(&error));
+    assert!(!text(&run(&["chown", "0:0", "none.img:/"])).contains("the new value"));
+}
+
+#[test]
+fn a_disk_without_partitions_is_refused() {
+    let d = Dir::new();
+    fails(&["disk", "create", &d.str("e.img")], 64, "--ufs LABEL[:SIZE]=SOURCE");
+    assert!(!d.path("e.img").exists());
+}
+
+#[test]
+fn several_types_are_found() {
+    let d = Dir::new();
+    make_tree(&d.path("tree"));
+    let (image, tree) = (d.str("t.img"), d.str("tree"));
+    ok(&["build", &image, &tree]);
+    let found = |types: &str| ok(&["find", &image, "-type", types]);
+    let mut both: Vec<_> = (found("p") + &found("l")).lines().map(str::to_owned).collect();
+    let mut list: Vec<_> = found("l,p").lines().map(str::to_owned).collect();
+    both.sort();
+    list.sort();
+    assert!(both.len() > 3 && both == list, "{list:?}");
+    fails(&["find", &image, "-type", "f,"], 64, "one of b, c, d");
+}
+
+#[test]
+fn a_hard_link_to_nothing_makes_no_directory() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::Link);
+    header.set_size(0);
+    let mut archive = tar::Builder::new(Vec::new());
+    archive.append_link(&mut header, "name", "some/where/file").unwrap();
+    let archive = d.file("a.tar", &archive.into_inner().unwrap());
+    fails(&["tar", "xf", &archive, &format!("{image}:/")], 1, "name: link to some/where/file");
+    assert_eq!(ok(&["find", &image, "-mindepth", "1", "!", "-name", ".snap"]), "");
+}
+
+#[test]
+fn archives_and_containers_in_compressed_files_are_named() {
+    let d = Dir::new();
+    for (name, start, words) in [
+        (
+            "a.zip",
+            &b"PK\x03\x04"[..],
+            "a ZIP archive, not a UFS file system; unpack it first: unzip",
+        ),
+        ("a.7z", b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
+        ("a.rar", b"Rar!\x1a\x07", "a RAR archive"),
+        ("a.img.lz4", b"\x04\x22\x4d\x18", "lz4 -d"),
+        ("a.E01", b"EVF\x09\x0d\x0a\xff\0", "ewfexport"),
+    ] {
+        let mut bytes = vec![0; 200_000];
+        bytes[..start.len()].copy_from_slice(start);
+        let file = d.file(name, &bytes);
+        fails(&["ls", &file], 1, words);
+        assert!(ok(&["info", &file]).contains(words), "{name}");
+    }
+    let mut dmg = vec![0; 200_000];
+    dmg[200_000 - 512..][..8].copy_from_slice(b"koly\0\0\0\x04");
+    fails(&["ls", &d.file("a.dmg", &dmg)], 1, "a disk image of macOS");
+    let mut qcow2 = vec![0; 200_000];
+    qcow2[..4].copy_from_slice(b"QFI\xfb");
+    let path = d.file("disk.qcow2", &qcow2);
+    let packed = Command::new("gzip").arg(&path).status();
+    if packed.is_ok_and(|status| status.success()) {
+        let words = format!(
+            "a qcow2 image, not a UFS file system; ffs opens such an image when it is not \
+             compressed: gzip -dk {path}.gz"
+        );
+        fails(&["ls", &format!("{path}.gz")], 1, &words);
+    }
+}
+
+/// A loop device that is write-protected, until it is dropped.
+struct Loop(String);
+
+impl Loop {
+    fn new(image: &str) -> Option<Loop> {
+        let made = Command::new("losetup").args(["-r", "-f", "--show", image]).output().ok()?;
+        let name = String::from_utf8_lossy(&made.stdout).trim().to_owned();
+        made.status.success().then_some(Loop(name))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_write_protected_device_is_noticed_before_anything_is_done() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let device = is_root().then(|| Loop::new(&image)).flatten();
+    let Some(device) = device else { return eprintln!("skipped: no loop device") };
+    let name = &device.0;
+    ok(&["ls", name]);
+    for args in [&["mkdir", &format!("{name}:/x")][..], &["newfs", name]] {
+        let code = run(args).status.code().unwrap();
+        let shown = fails(args, code, "it is write-protected (`blockdev --setrw` may change that)");
+        assert!(code != 0 && !shown.contains("overwritten"), "{shown}");
+    }
+    if !std::path::Path::new("/dev/fuse").exists() {
+        return eprintln!("skipped: no /dev/fuse");
+    }
+    let point = d.str("mnt");
+    fs::create_dir(&point).unwrap();
+    let shown = run(&["mount", name, &point]);
+    assert!(shown.status.success(), "{}", text(&shown));
+    assert!(text(&shown).contains("the device cannot be written"), "{}", text(&shown));
+    assert!(fs::write(d.path("mnt/x"), b"x").is_err());
+    ok(&["umount", &point]);
+}
+
+#[test]
+fn a_compressed_vmdk_is_refused_before_it_is_changed() {
+    let d = Dir::new();
+    let (image, vmdk) = (d.image("a.img", "8m", &[]), d.str("a.vmdk"));
+    let how = ["convert", "-O", "vmdk", "-o", "subformat=streamOptimized", &image, &vmdk];
+    let made = Command::new("qemu-img").args(how).stdout(Stdio::null()).status();
+    if !made.is_ok_and(|status| status.success()) {
+        return eprintln!("skipped: no qemu-img");
+    }
+    ok(&["ls", &vmdk]);
+    let before = fs::read(&vmdk).unwrap();
+    let words = "a streamOptimized image can only be read";
+    fails(&["mkdir", &format!("{vmdk}:/x")], 1, words);
+    assert!(fs::read(&vmdk).unwrap() == before);
+}
+
+#[test]
+fn a_member_without_a_name_is_named_in_the_message() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let mut header = tar::Header::new_ustar();
+    header.set_size(0);
+    header.as_old_mut().name[..2].copy_from_slice(b"./");
+    header.set_entry_type(tar::EntryType::Symlink);
+    header.set_cksum();
+    let mut archive = tar::Builder::new(Vec::new());
+    archive.append(&header, &b""[..]).unwrap();
+    let archive = d.file("a.tar", &archive.into_inner().unwrap());
+    let words = "./: the name is that of a directory; left out";
+    fails(&["tar", "xf", &archive, &format!("{image}:/")], 1, words);
+}
