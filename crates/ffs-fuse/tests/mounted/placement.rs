@@ -3,7 +3,7 @@
 
 use crate::Test;
 use crate::harness::{Image, Mnt, pattern};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use crate::rings::{bind, processors};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,19 +20,6 @@ const UNCACHED: &str = "entry_timeout=0,attr_timeout=0";
 /// The number of `SCHED_IDLE`, and of what threads have otherwise.
 const IDLE: &str = "5";
 const OTHER: &str = "0";
-
-/// The processors on which this process may run.
-fn processors() -> Vec<usize> {
-    let allowed = sched_getaffinity(None).unwrap();
-    (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect()
-}
-
-/// Binds the calling thread to a processor.
-fn bind(processor: usize) {
-    let mut set = CpuSet::new();
-    set.set(processor);
-    sched_setaffinity(None, &set).unwrap();
-}
 
 fn stat_often(file: &Path, times: usize) {
     for _ in 0..times {

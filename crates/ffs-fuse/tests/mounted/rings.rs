@@ -36,13 +36,13 @@ fn can_run(name: &str) -> bool {
 }
 
 /// The processors on which this process may run.
-fn processors() -> Vec<usize> {
+pub(crate) fn processors() -> Vec<usize> {
     let allowed = sched_getaffinity(None).unwrap();
     (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect()
 }
 
 /// Binds the calling thread to a processor.
-fn bind(processor: usize) {
+pub(crate) fn bind(processor: usize) {
     let mut set = CpuSet::new();
     set.set(processor);
     sched_setaffinity(None, &set).unwrap();
