@@ -16,11 +16,16 @@ switch=/sys/module/fuse/parameters/enable_uring
 [ "$(nproc)" -gt 1 ] || fail "one processor: there is nothing to compare"
 export FFS_BENCH_DIR=${FFS_BENCH_DIR:-/dev/shm}
 . "$(dirname "$0")/common.sh"
-loops=()
+loops=() before=
+ended() {
+    [ ${#loops[@]} = 0 ] || kill "${loops[@]}" 2>/dev/null || true
+    cleanup
+    [ -z "$before" ] || echo "$before" >$switch
+}
+trap ended EXIT
 transports=off
 if [ -w $switch ]; then
     before=$(cat $switch)
-    trap 'cleanup; echo "$before" >$switch' EXIT
     echo Y >$switch
     transports="off on"
 fi

@@ -119,25 +119,25 @@ impl Read for Stdin {
 }
 
 /// An open file, which may be a pipe, without a buffer. SIGINT and SIGTERM end a read that waits.
-pub(crate) struct Stoppable(File);
+pub(crate) struct StoppableReader(File);
 
 /// Opens `path` for reading. The open does not wait for the writer of a pipe; the first read does.
 ///
 /// # Errors
 /// The system's error.
-pub(crate) fn open(path: &Path) -> io::Result<Stoppable> {
+pub(crate) fn open(path: &Path) -> io::Result<StoppableReader> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
-    File::options().read(true).custom_flags(flags).open(path).map(Stoppable)
+    File::options().read(true).custom_flags(flags).open(path).map(StoppableReader)
 }
 
-impl Stoppable {
+impl StoppableReader {
     /// The open file.
     pub(crate) fn into_file(self) -> File {
         self.0
     }
 }
 
-impl Read for Stoppable {
+impl Read for StoppableReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         read(self.0.as_fd(), buf)
     }

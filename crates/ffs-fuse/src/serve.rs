@@ -243,8 +243,9 @@ fn start_session(
     }
     let (check, recorder) = (request.check, request.recorder.clone());
     let start = || {
-        let near = request.options.sched_idle;
-        let session = Session::new(device, server, mount_point.to_owned(), check, recorder, near)?;
+        let sched_idle = request.options.sched_idle;
+        let session =
+            Session::new(device, server, mount_point.to_owned(), check, recorder, sched_idle)?;
         let io_uring = match rings {
             Ok(rings) => Ok(session.start_rings(rings, request.options.threads)?),
             Err(why) => {

@@ -79,13 +79,13 @@ fn superblock(id: Id) -> Option<Texts> {
             Preen::Stops,
         ),
         Id::SbRecovery => (
-            "The record is written. With it fsck finds the backups if the superblock is lost. A \
-             no leaves nothing unrepaired.",
+            "The record is written. With it fsck finds the backups if the superblock is lost. \
+             Without it nothing is damaged.",
             NOTHING,
             Preen::Silent,
         ),
         Id::SbHashes => (
-            "Check hashes are computed and kept from now on. A no leaves nothing unrepaired.",
+            "Check hashes are computed and kept from now on. Without them nothing is damaged.",
             NOTHING,
             Preen::Silent,
         ),

@@ -238,7 +238,7 @@ fn recover(
 /// complete: a part of a file would look like a whole one. A file of an earlier recovery is kept.
 fn write_whole<T>(
     path: &Path,
-    write: impl FnOnce(&mut Stoppable<'_>) -> Result<T, Failure>,
+    write: impl FnOnce(&mut StoppableWriter<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let failed = |error: io::Error| Failure::host(path, &error);
     if fs::symlink_metadata(path).is_ok() {
@@ -247,7 +247,7 @@ fn write_whole<T>(
     let mut new = tempfile::Builder::new();
     let new = new.prefix(".ffs-undelete.").permissions(fs::Permissions::from_mode(0o666));
     let mut file = new.tempfile_in(path.parent().unwrap_or(Path::new("."))).map_err(failed)?;
-    let done = write(&mut Stoppable(file.as_file_mut()));
+    let done = write(&mut StoppableWriter(file.as_file_mut()));
     signals::check()?;
     let done = done?;
     file.as_file().sync_all().map_err(failed)?;
@@ -256,9 +256,9 @@ fn write_whole<T>(
 }
 
 /// A file, which cannot be written after SIGINT or SIGTERM.
-struct Stoppable<'a>(&'a mut fs::File);
+struct StoppableWriter<'a>(&'a mut fs::File);
 
-impl Write for Stoppable<'_> {
+impl Write for StoppableWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if signals::interrupted() { Err(signals::error()) } else { self.0.write(bytes) }
     }
@@ -268,7 +268,7 @@ impl Write for Stoppable<'_> {
     }
 }
 
-impl Seek for Stoppable<'_> {
+impl Seek for StoppableWriter<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.0.seek(to)
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use crate::common::{Dir, fails, is_root, make_tree, ok, run, text};
+use crate::partitions::Loop;
 
 #[test]
 fn commands_in_messages_can_be_pasted() {
@@ -107,28 +108,11 @@ fn archives_and_containers_in_compressed_files_are_named() {
     }
 }
 
-/// A loop device that is write-protected, until it is dropped.
-struct Loop(String);
-
-impl Loop {
-    fn new(image: &str) -> Option<Loop> {
-        let made = Command::new("losetup").args(["-r", "-f", "--show", image]).output().ok()?;
-        let name = String::from_utf8_lossy(&made.stdout).trim().to_owned();
-        made.status.success().then_some(Loop(name))
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["-d", &self.0]).status();
-    }
-}
-
 #[test]
 fn a_write_protected_device_is_noticed_before_anything_is_done() {
     let d = Dir::new();
     let image = d.image("a.img", "8m", &[]);
-    let device = is_root().then(|| Loop::new(&image)).flatten();
+    let device = is_root().then(|| Loop::write_protected(&image)).flatten();
     let Some(device) = device else { return eprintln!("skipped: no loop device") };
     let name = &device.0;
     ok(&["ls", name]);

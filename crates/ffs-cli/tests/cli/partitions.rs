@@ -28,12 +28,21 @@ fn disk(d: &Dir) -> String {
 }
 
 /// A loop device over a file, until dropped.
-struct Loop(String);
+pub(crate) struct Loop(pub(crate) String);
 
 impl Loop {
     /// `None`, with a line about the reason, if no loop device can be made.
     fn new(image: &str) -> Option<Loop> {
-        let made = Command::new("losetup").args(["-f", "--show", image]).output();
+        Loop::made(&["-f", "--show", image])
+    }
+
+    /// As [`Loop::new`], write-protected.
+    pub(crate) fn write_protected(image: &str) -> Option<Loop> {
+        Loop::made(&["-r", "-f", "--show", image])
+    }
+
+    fn made(arguments: &[&str]) -> Option<Loop> {
+        let made = Command::new("losetup").args(arguments).output();
         match made {
             Ok(made) if made.status.success() => {
                 Some(Loop(String::from_utf8(made.stdout).unwrap().trim().to_owned()))

@@ -12,81 +12,40 @@ use super::PartitionKind::{self, BsdSlice, Foreign, Named, Ufs};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PartitionType(u128);
 
-/// The types with names: the name, the type, and what a partition of that type contains. FreeBSD's
-/// gpart(8) has these names, too.
-static TYPES: [(&str, PartitionType, PartitionKind); 32] = [
-    ("freebsd-boot", PartitionType::BOOT, Foreign("FreeBSD boot")),
-    ("efi", PartitionType::EFI, Foreign("EFI system")),
-    ("freebsd-swap", PartitionType::SWAP, Foreign("FreeBSD swap")),
-    ("freebsd-ufs", PartitionType::UFS, Ufs),
-    ("freebsd", PartitionType(0x516e_7cb4_6ecf_11d6_8ff8_0002_2d09_712b), BsdSlice),
-    (
-        "freebsd-zfs",
-        PartitionType(0x516e_7cba_6ecf_11d6_8ff8_0002_2d09_712b),
-        Foreign("FreeBSD ZFS"),
-    ),
-    (
-        "freebsd-vinum",
-        PartitionType(0x516e_7cb8_6ecf_11d6_8ff8_0002_2d09_712b),
-        Foreign("FreeBSD vinum"),
-    ),
-    ("bios-boot", PartitionType(0x2168_6148_6449_6e6f_744e_6565_6445_4649), Named("bios-boot")),
-    ("linux-data", PartitionType(0x0fc6_3daf_8483_4772_8e79_3d69_d847_7de4), Named("linux-data")),
-    ("linux-swap", PartitionType(0x0657_fd6d_a4ab_43c4_84e5_0933_c84b_4f4f), Named("linux-swap")),
-    ("linux-lvm", PartitionType(0xe6d6_d379_f507_44c2_a23c_238f_2a3d_f928), Named("linux-lvm")),
-    ("linux-raid", PartitionType(0xa19d_880f_05fc_4d3b_a006_743f_0f84_911e), Named("linux-raid")),
-    (
-        "ms-basic-data",
-        PartitionType(0xebd0_a0a2_b9e5_4433_87c0_68b6_b726_99c7),
-        Named("ms-basic-data"),
-    ),
-    ("ms-reserved", PartitionType(0xe3c9_e316_0b5c_4db8_817d_f92d_f002_15ae), Named("ms-reserved")),
-    ("netbsd-ffs", PartitionType(0x49f4_8d5a_b10e_11dc_b99b_0019_d187_9648), Ufs),
-    ("netbsd-lfs", PartitionType(0x49f4_8d82_b10e_11dc_b99b_0019_d187_9648), Named("netbsd-lfs")),
-    (
-        "netbsd-swap",
-        PartitionType(0x49f4_8d32_b10e_11dc_b99b_0019_d187_9648),
-        Foreign("NetBSD swap"),
-    ),
-    ("openbsd-data", PartitionType(0x824c_c7a0_36a8_11e3_890a_9525_19ad_3f61), BsdSlice),
-    (
-        "dragonfly-ufs",
-        PartitionType(0x9d94_ce7c_1ca5_11dc_8817_0130_1bb8_a9f5),
-        Named("dragonfly-ufs"),
-    ),
-    (
-        "dragonfly-hammer",
-        PartitionType(0x61dc_63ac_6e38_11dc_8513_0130_1bb8_a9f5),
-        Named("dragonfly-hammer"),
-    ),
-    (
-        "dragonfly-hammer2",
-        PartitionType(0x5cbb_9ad1_862d_11dc_a94d_0130_1bb8_a9f5),
-        Named("dragonfly-hammer2"),
-    ),
-    ("ms-recovery", PartitionType(0xde94_bba4_06d1_4d40_a16a_bfd5_0179_d6ac), Named("ms-recovery")),
-    ("ms-ldm-data", PartitionType(0xaf9b_60a0_1431_4f62_bc68_3311_714a_69ad), Named("ms-ldm-data")),
-    (
-        "ms-ldm-metadata",
-        PartitionType(0x5808_c8aa_7e8f_42e0_85d2_e1e9_0434_cfb3),
-        Named("ms-ldm-metadata"),
-    ),
-    ("netbsd-raid", PartitionType(0x49f4_8daa_b10e_11dc_b99b_0019_d187_9648), Named("netbsd-raid")),
-    (
-        "solaris-boot",
-        PartitionType(0x6a82_cb45_1dd2_11b2_99a6_0800_2073_6631),
-        Named("solaris-boot"),
-    ),
-    (
-        "solaris-root",
-        PartitionType(0x6a85_cf4d_1dd2_11b2_99a6_0800_2073_6631),
-        Named("solaris-root"),
-    ),
-    ("solaris-usr", PartitionType(0x6a89_8cc3_1dd2_11b2_99a6_0800_2073_6631), Named("solaris-usr")),
-    ("apple-boot", PartitionType(0x426f_6f74_0000_11aa_aa11_0030_6543_ecac), Named("apple-boot")),
-    ("apple-ufs", PartitionType(0x5546_5300_0000_11aa_aa11_0030_6543_ecac), Ufs),
-    ("apple-hfs", PartitionType(0x4846_5300_0000_11aa_aa11_0030_6543_ecac), Named("apple-hfs")),
-    ("apple-apfs", PartitionType(0x7c34_57ef_0000_11aa_aa11_0030_6543_ecac), Named("apple-apfs")),
+/// The types with names. FreeBSD's gpart(8) has these names, too.
+const TYPES: [(&str, PartitionType); 32] = [
+    ("freebsd-boot", PartitionType::BOOT),
+    ("efi", PartitionType::EFI),
+    ("freebsd-swap", PartitionType::SWAP),
+    ("freebsd-ufs", PartitionType::UFS),
+    ("freebsd", PartitionType(0x516e_7cb4_6ecf_11d6_8ff8_0002_2d09_712b)),
+    ("freebsd-zfs", PartitionType(0x516e_7cba_6ecf_11d6_8ff8_0002_2d09_712b)),
+    ("freebsd-vinum", PartitionType(0x516e_7cb8_6ecf_11d6_8ff8_0002_2d09_712b)),
+    ("bios-boot", PartitionType(0x2168_6148_6449_6e6f_744e_6565_6445_4649)),
+    ("linux-data", PartitionType(0x0fc6_3daf_8483_4772_8e79_3d69_d847_7de4)),
+    ("linux-swap", PartitionType(0x0657_fd6d_a4ab_43c4_84e5_0933_c84b_4f4f)),
+    ("linux-lvm", PartitionType(0xe6d6_d379_f507_44c2_a23c_238f_2a3d_f928)),
+    ("linux-raid", PartitionType(0xa19d_880f_05fc_4d3b_a006_743f_0f84_911e)),
+    ("ms-basic-data", PartitionType(0xebd0_a0a2_b9e5_4433_87c0_68b6_b726_99c7)),
+    ("ms-reserved", PartitionType(0xe3c9_e316_0b5c_4db8_817d_f92d_f002_15ae)),
+    ("netbsd-ffs", PartitionType(0x49f4_8d5a_b10e_11dc_b99b_0019_d187_9648)),
+    ("netbsd-lfs", PartitionType(0x49f4_8d82_b10e_11dc_b99b_0019_d187_9648)),
+    ("netbsd-swap", PartitionType(0x49f4_8d32_b10e_11dc_b99b_0019_d187_9648)),
+    ("openbsd-data", PartitionType(0x824c_c7a0_36a8_11e3_890a_9525_19ad_3f61)),
+    ("dragonfly-ufs", PartitionType(0x9d94_ce7c_1ca5_11dc_8817_0130_1bb8_a9f5)),
+    ("dragonfly-hammer", PartitionType(0x61dc_63ac_6e38_11dc_8513_0130_1bb8_a9f5)),
+    ("dragonfly-hammer2", PartitionType(0x5cbb_9ad1_862d_11dc_a94d_0130_1bb8_a9f5)),
+    ("ms-recovery", PartitionType(0xde94_bba4_06d1_4d40_a16a_bfd5_0179_d6ac)),
+    ("ms-ldm-data", PartitionType(0xaf9b_60a0_1431_4f62_bc68_3311_714a_69ad)),
+    ("ms-ldm-metadata", PartitionType(0x5808_c8aa_7e8f_42e0_85d2_e1e9_0434_cfb3)),
+    ("netbsd-raid", PartitionType(0x49f4_8daa_b10e_11dc_b99b_0019_d187_9648)),
+    ("solaris-boot", PartitionType(0x6a82_cb45_1dd2_11b2_99a6_0800_2073_6631)),
+    ("solaris-root", PartitionType(0x6a85_cf4d_1dd2_11b2_99a6_0800_2073_6631)),
+    ("solaris-usr", PartitionType(0x6a89_8cc3_1dd2_11b2_99a6_0800_2073_6631)),
+    ("apple-boot", PartitionType(0x426f_6f74_0000_11aa_aa11_0030_6543_ecac)),
+    ("apple-ufs", PartitionType(0x5546_5300_0000_11aa_aa11_0030_6543_ecac)),
+    ("apple-hfs", PartitionType(0x4846_5300_0000_11aa_aa11_0030_6543_ecac)),
+    ("apple-apfs", PartitionType(0x7c34_57ef_0000_11aa_aa11_0030_6543_ecac)),
 ];
 
 impl PartitionType {
@@ -102,19 +61,24 @@ impl PartitionType {
     /// The name of gpart(8), if the type has one.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
-        self.row().map(|(name, ..)| *name)
+        TYPES.iter().find(|(_, kind)| *kind == self).map(|(name, _)| *name)
     }
 
     /// What a partition of this type contains.
     pub(super) fn partition_kind(self) -> PartitionKind {
-        match self.row() {
-            Some((.., kind)) => kind.clone(),
+        match self.name() {
+            Some("freebsd-ufs" | "netbsd-ffs" | "apple-ufs") => Ufs,
+            // These contain a disklabel.
+            Some("freebsd" | "openbsd-data") => BsdSlice,
+            Some("freebsd-boot") => Foreign("FreeBSD boot"),
+            Some("freebsd-swap") => Foreign("FreeBSD swap"),
+            Some("freebsd-zfs") => Foreign("FreeBSD ZFS"),
+            Some("freebsd-vinum") => Foreign("FreeBSD vinum"),
+            Some("netbsd-swap") => Foreign("NetBSD swap"),
+            Some("efi") => Foreign("EFI system"),
+            Some(name) => Named(name),
             None => PartitionKind::Unknown(dashed(self.0).to_uppercase()),
         }
-    }
-
-    fn row(self) -> Option<&'static (&'static str, PartitionType, PartitionKind)> {
-        TYPES.iter().find(|(_, kind, _)| *kind == self)
     }
 
     /// The type with the GUID `bytes`, which are as on the disk.
@@ -172,7 +136,7 @@ pub struct UnknownType(String);
 
 impl fmt::Display for UnknownType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = TYPES.iter().map(|(name, ..)| *name).collect();
+        let names: Vec<&str> = TYPES.iter().map(|(name, _)| *name).collect();
         write!(f, "{:?} is no type; expected a GUID, or one of {}", self.0, names.join(", "))
     }
 }
@@ -184,7 +148,7 @@ impl FromStr for PartitionType {
     type Err = UnknownType;
 
     fn from_str(text: &str) -> Result<PartitionType, UnknownType> {
-        if let Some((_, kind, _)) = TYPES.iter().find(|(name, ..)| *name == text) {
+        if let Some((_, kind)) = TYPES.iter().find(|(name, _)| *name == text) {
             return Ok(*kind);
         }
         let parts: Vec<&str> = text.strip_prefix('!').unwrap_or(text).split('-').collect();
@@ -217,7 +181,7 @@ mod tests {
         ] {
             assert_eq!(kind(wrong), Err(wrong.to_owned()));
         }
-        for &(name, kind, _) in &TYPES {
+        for (name, kind) in TYPES {
             assert_eq!((kind.to_string(), name.parse()), (name.to_owned(), Ok(kind)));
             assert_eq!(kind.name(), Some(name));
         }

@@ -148,7 +148,7 @@ fn run(plan: &Plan, steps: &Receiver<Step>, report: &Sender<io::Result<()>>) {
     worker.run(|session| {
         let home = Arc::new(Home { done: Mutex::default(), waker: ring.waker() });
         let buffer = Reply::buffer();
-        let seat = session.placement.seat(false).filter(|_| plan.processor.is_some());
+        let seat = plan.processor.and_then(|_| session.placement.seat(false));
         QueueWorker { session, ring, home, jobs, buffer, seat }.serve(arrived)
     });
 }

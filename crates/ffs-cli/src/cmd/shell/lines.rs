@@ -26,7 +26,7 @@ pub(super) struct Script {
 
 enum Input {
     Stdin,
-    File(BufReader<signals::Stoppable>),
+    File(BufReader<signals::StoppableReader>),
     Lines(VecDeque<Vec<u8>>),
 }
 
