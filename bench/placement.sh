@@ -5,8 +5,10 @@
 # usage: bench/placement.sh [ROUNDS] [SOURCE-TREE]
 # The image is in memory and the mount is async. The sides take turns. The programs may run on any
 # processor: Postmark, a tree unpacked and removed, a program for each of 200 files, 256 MiB written
-# and read, and the tree copied by a program on each processor at once. At the end the tree is copied
-# while a loop keeps every processor busy. The figures are the medians of the seconds and the ratio.
+# and read, and the tree copied by a program on each processor at once. Then it is copied while a
+# loop keeps every processor busy. The figures are the medians of the seconds and the ratio.
+# The last line is the slowest of 400 calls (utimensat) of a program, while another one makes calls
+# and computes in turns: the thread that serves is on that one's processor then.
 fail() {
     echo "bench/placement.sh: $1" >&2
     exit 1
@@ -33,6 +35,8 @@ rounds=${1:-3} tree=${2:-$root/crates}
 tar cf "$work/tree.tar" -C "$tree" .
 mkdir "$work/tree"
 tar xf "$work/tree.tar" -C "$work/tree"
+# A copy for each processor, two more, and what the other programs write.
+size=$((1024 + $(du -sm "$work/tree" | awk '{ print $1 }') * 5 / 4 * ($(nproc) + 2)))m
 
 # took NAME CMD...: appends the time of CMD to the results of this side.
 took() {
@@ -41,12 +45,37 @@ took() {
     echo "$name $(seconds "$@")" >>"$work/$uring-$side"
 }
 each() {
-    local cpu pids=()
+    local cpu pid pids=()
     for cpu in $(seq "$(nproc)"); do
         cp -r "$work/tree" "$mnt/each$cpu" &
         pids+=($!)
     done
-    wait "${pids[@]}"
+    for pid in "${pids[@]}"; do
+        wait "$pid"
+    done
+}
+# Prints the seconds of the slowest call beside a program that computes.
+slowest() {
+    python3 - "$mnt/s/1" <<'END'
+import os, sys, time
+file = sys.argv[1]
+client = os.fork()
+if client == 0:
+    while True:
+        for _ in range(60):
+            os.utime(file)
+        end = time.monotonic() + 0.1
+        while time.monotonic() < end:
+            pass
+slowest = 0
+for _ in range(400):
+    time.sleep(0.007)
+    begin = time.monotonic()
+    os.utime(file)
+    slowest = max(slowest, time.monotonic() - begin)
+os.kill(client, 9)
+print(f"{slowest:.4f}")
+END
 }
 programs() {
     mkdir "$mnt/p" "$mnt/s"
@@ -67,12 +96,17 @@ programs() {
     kill "${loops[@]}"
     wait "${loops[@]}" 2>/dev/null || true
     loops=()
+    echo "slowest-call $(slowest)" >>"$work/$uring-$side"
 }
 for _ in $(seq "$rounds"); do
     for uring in $transports; do
         for side in no_sched_idle sched_idle; do
-            "$ffs" newfs -s 2g -i 4096 "$work/image" >/dev/null
-            "$ffs" mount -o "async,noatime,io_uring=$uring,$side" "$work/image" "$mnt" 2>/dev/null
+            "$ffs" newfs -s "$size" -i 4096 "$work/image" >/dev/null
+            "$ffs" mount -o "async,noatime,io_uring=$uring,$side" \
+                "$work/image" "$mnt" >/dev/null 2>"$work/mount" || {
+                cat "$work/mount" >&2
+                fail "the image cannot be mounted"
+            }
             programs
             "$ffs" umount "$mnt"
             rm -f "$work/image"

@@ -6,6 +6,7 @@
 //! | `workers` | the threads that receive requests from `/dev/fuse` |
 //! | `predictor` | which requests will take long |
 //! | `placement` | on which processor a thread serves, and with which policy |
+//! | `thread` | the system calls about the scheduling of threads |
 //!
 //! This module has what both ways share: how a request is served, and how a session ends.
 //!
@@ -19,6 +20,7 @@
 mod placement;
 mod predictor;
 mod rings;
+mod thread;
 mod workers;
 
 use crate::checker::Checker;

@@ -1,13 +1,14 @@
 //! Which requests will take long.
 
+use super::thread::voluntary_switches;
 use crate::wire::{Request, is_release, op};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// An operation that took this long has waited, for the disk or for a lock.
+/// An operation that took this long is slow if it waited, for the disk or for a lock.
 const SLOW: Duration = Duration::from_micros(100);
-/// A second slow operation among so many begins a run. A single one may have lost its processor to
-/// another program.
+/// A second slow operation among so many begins a run. A single one may have computed, or lost its
+/// processor to another program.
 const PAIR: u32 = 8;
 /// The number of operations after that which are expected to be slow too.
 const RUN: u32 = 64;
@@ -16,6 +17,34 @@ const LARGE_TRANSFER: usize = 64 << 10;
 
 /// After a large write, the number of requests among which another one is expected.
 const WRITE_RUN: u32 = 8;
+
+/// How a request should be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expected {
+    /// By this thread: waking another one takes longer.
+    Quick,
+    /// Beside others, because it moves many bytes. Quick requests may follow.
+    Large,
+    /// Beside others, because it may wait.
+    Slow,
+}
+
+/// The time of an operation.
+pub(super) struct Stopwatch {
+    pub(super) start: Instant,
+    /// How often the thread had waited at the start, if that matters.
+    switches: Option<libc::c_long>,
+}
+
+impl Stopwatch {
+    /// How long the operation took, if it waited, or if that is not known.
+    fn waited(&self) -> Duration {
+        let took = self.start.elapsed();
+        let computed = took >= SLOW
+            && self.switches.is_some_and(|before| voluntary_switches() == Some(before));
+        if computed { Duration::ZERO } else { took }
+    }
+}
 
 /// Predicts which requests will take long, from their kind and from the recent past.
 #[derive(Default)]
@@ -34,8 +63,8 @@ impl SlowPredictor {
         self.writes.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes the request, and returns whether it will take long.
-    pub(super) fn expects_slow(&self, r: &Request<'_>) -> bool {
+    /// Notes the request, and returns how to serve it.
+    pub(super) fn expect(&self, r: &Request<'_>) -> Expected {
         match r.opcode {
             op::WRITE if is_large(r) => self.writes.store(WRITE_RUN, Ordering::Relaxed),
             _ => {
@@ -45,25 +74,39 @@ impl SlowPredictor {
         if matches!(r.opcode, op::FORGET | op::BATCH_FORGET) || is_release(r.opcode) {
             // These come before later requests, which may need the space that they free. The kernel
             // forgets a file only after the reply to its release.
-            return false;
+            return Expected::Quick;
         }
         if self.remaining.load(Ordering::Relaxed) > 0 {
-            return true;
+            return Expected::Slow;
         }
         match r.opcode {
-            op::FSYNC | op::FSYNCDIR | op::SYNCFS | op::FALLOCATE => true,
+            op::FSYNC | op::FSYNCDIR | op::SYNCFS | op::FALLOCATE => Expected::Slow,
             // The first frees what was removed. The second may make the volume read-only, which
             // waits for a check in the background, and that for the kernel and its requests.
-            op::STATFS | op::IOCTL => true,
-            op::READ | op::WRITE => is_large(r),
-            _ => false,
+            op::STATFS | op::IOCTL => Expected::Slow,
+            op::READ | op::WRITE if is_large(r) => Expected::Large,
+            _ => Expected::Quick,
         }
     }
 
-    /// Records how long an operation took. Threads that record at the same time may lose a count.
-    pub(super) fn record(&self, took: Duration) {
+    /// Starts the time of an operation. The count of waits is a system call, so it is read only
+    /// while slow operations are likely.
+    pub(super) fn start(&self) -> Stopwatch {
+        let likely = [&self.alert, &self.remaining].map(|n| n.load(Ordering::Relaxed)) != [0, 0];
+        let switches = if likely { voluntary_switches() } else { None };
+        Stopwatch { start: Instant::now(), switches }
+    }
+
+    /// Records an operation that ends now.
+    pub(super) fn record(&self, operation: &Stopwatch) {
+        self.note(operation.waited());
+    }
+
+    /// Notes how long an operation with a wait took. Threads that do so at the same time may lose
+    /// a count.
+    fn note(&self, waited: Duration) {
         let alert = count_down(&self.alert);
-        if took < SLOW {
+        if waited < SLOW {
             count_down(&self.remaining);
             return;
         }
@@ -103,21 +146,42 @@ mod tests {
     #[test]
     fn two_slow_operations_begin_a_run_and_one_does_not() {
         let predictor = SlowPredictor::default();
-        let slow =
-            |opcode, size| predictor.expects_slow(&Request::parse(&request(opcode, size)).unwrap());
-        assert!(slow(op::FSYNC, 0) && slow(op::READ, 1 << 20) && !slow(op::READ, 4096));
-        predictor.record(SLOW);
+        let expected =
+            |opcode, size| predictor.expect(&Request::parse(&request(opcode, size)).unwrap());
+        let slow = |opcode| expected(opcode, 0) == Expected::Slow;
+        assert!(slow(op::FSYNC) && expected(op::READ, 4096) == Expected::Quick);
+        assert_eq!(expected(op::READ, 1 << 20), Expected::Large);
+        predictor.note(SLOW);
         for _ in 0..PAIR {
-            assert!(!slow(op::LOOKUP, 0));
-            predictor.record(Duration::ZERO);
+            assert!(!slow(op::LOOKUP));
+            predictor.note(Duration::ZERO);
         }
-        predictor.record(SLOW);
-        assert!(!slow(op::LOOKUP, 0));
-        predictor.record(SLOW);
+        predictor.note(SLOW);
+        assert!(!slow(op::LOOKUP));
+        predictor.note(SLOW);
         for _ in 0..RUN {
-            assert!(slow(op::LOOKUP, 0) && !slow(op::RELEASE, 0));
-            predictor.record(Duration::ZERO);
+            assert!(slow(op::LOOKUP) && slow(op::READ) && !slow(op::RELEASE));
+            predictor.note(Duration::ZERO);
         }
-        assert!(!slow(op::LOOKUP, 0));
+        assert!(!slow(op::LOOKUP));
+    }
+
+    #[test]
+    fn an_operation_that_computes_is_not_slow() {
+        let predictor = SlowPredictor::default();
+        let compute = || {
+            let operation = predictor.start();
+            while operation.start.elapsed() < SLOW {}
+            operation.waited()
+        };
+        assert!(compute() >= SLOW, "the first one: only its time is known");
+        predictor.note(SLOW);
+        assert_eq!(compute(), Duration::ZERO);
+        let operation = predictor.start();
+        std::thread::spawn(|| ()).join().unwrap();
+        while operation.start.elapsed() < SLOW {}
+        // This thread waited for the other one, unless that had ended before.
+        let waits = operation.switches != voluntary_switches();
+        assert_eq!(operation.waited() >= SLOW, waits);
     }
 }

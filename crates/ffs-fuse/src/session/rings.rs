@@ -17,7 +17,9 @@
 //! 4. The kernel loses a reply only when the mount ends. Then all references are dropped, so none
 //!    is taken back.
 
-use super::placement::Seated;
+use super::placement::Serving;
+use super::predictor::Expected;
+use super::thread::single;
 use super::workers::{ReceiveRight, WorkBuffers};
 use super::{Session, Worker};
 use crate::wire::device::Received;
@@ -63,7 +65,7 @@ fn plans(queues: u16, allowed: impl Fn(usize) -> bool) -> Vec<Plan> {
     plans
 }
 
-/// The number of processors that the system may ever have, of a list such as `0-3,8`.
+/// The number of processors in a list such as `0-3,8`.
 fn count(list: &str) -> Option<u16> {
     let range = |range: &str| -> Option<u16> {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -130,12 +132,8 @@ impl Rings {
 
 /// The thread of a ring.
 fn run(plan: &Plan, steps: &Receiver<Step>, report: &Sender<io::Result<()>>) {
-    if let Some(processor) = plan.processor {
-        let mut set = CpuSet::new();
-        set.set(processor);
-        // Unbound, the thread works as well, if not as fast.
-        let _ = sched_setaffinity(None, &set);
-    }
+    // Unbound, the thread works as well, if not as fast.
+    let bound = plan.processor.is_some_and(|p| sched_setaffinity(None, &single(p)).is_ok());
     let mut arrived = Vec::new();
     let mut ring = match Ring::new(&plan.queues) {
         Ok(ring) => ring,
@@ -148,8 +146,8 @@ fn run(plan: &Plan, steps: &Receiver<Step>, report: &Sender<io::Result<()>>) {
     worker.run(|session| {
         let home = Arc::new(Home { done: Mutex::default(), waker: ring.waker() });
         let buffer = Reply::buffer();
-        let seat = plan.processor.and_then(|_| session.placement.seat(false));
-        QueueWorker { session, ring, home, jobs, buffer, seat }.serve(arrived)
+        let serving = if bound { session.placement.serving(false) } else { None };
+        QueueWorker { session, ring, home, jobs, buffer, serving }.serve(arrived)
     });
 }
 
@@ -192,7 +190,7 @@ struct QueueWorker<'s> {
     jobs: Sender<Job>,
     /// For replies to requests that occupy the memory of their entry.
     buffer: Vec<u8>,
-    seat: Option<Seated>,
+    serving: Option<Serving>,
 }
 
 impl QueueWorker<'_> {
@@ -232,21 +230,29 @@ impl QueueWorker<'_> {
         let session = self.session;
         // The kernel sends the FORGET of a file after it has the reply to the release. So complete
         // replies go to the kernel before a request that may wait for a FORGET.
-        let (slow, awaited) = match entry.request() {
-            Some((r, _)) => (session.predictor.expects_slow(&r), !is_release(r.opcode)),
-            None => (false, true),
+        let (expected, awaited) = match entry.request() {
+            Some((r, _)) => (session.predictor.expect(&r), !is_release(r.opcode)),
+            None => (Expected::Quick, true),
         };
-        if slow {
+        if expected != Expected::Quick {
             self.ring.submit()?;
             let job = Job { entry, home: Arc::clone(&self.home) };
             let Err(unsent) = self.jobs.send(job) else { return Ok(false) };
             // No helper is left.
             entry = unsent.0.entry;
+            if let Some(serving) = &mut self.serving {
+                serving.leave(Instant::now());
+            }
+        } else if let Some(serving) = &mut self.serving {
+            serving.note_quick(0, Instant::now());
         }
-        if let Some(seat) = &mut self.seat {
-            seat.note_quick(0, Instant::now());
-        }
-        let submit = || self.ring.submit();
+        let submit = || {
+            // What follows may wait.
+            if let Some(serving) = &mut self.serving {
+                serving.leave(Instant::now());
+            }
+            self.ring.submit()
+        };
         match session.answer_entry(entry, &mut self.buffer, &self.home, submit)? {
             Some(entry) => self.ring.commit(entry).map(|()| awaited),
             None => Ok(false),
@@ -295,7 +301,7 @@ impl Session {
         home: &Arc<Home>,
         mut submit: impl FnMut() -> io::Result<()>,
     ) -> io::Result<Option<Entry>> {
-        let start = Instant::now();
+        let operation = self.predictor.start();
         let Some((request, space)) = entry.request() else {
             let unique = entry.unique();
             entry.reply(Reply::new(buffer).finish(unique, Err(Errno::IO)));
@@ -323,7 +329,7 @@ impl Session {
             true => entry.reply_in_place(len),
             false => entry.reply(&buffer[..len]),
         }
-        self.predictor.record(start.elapsed());
+        self.predictor.record(&operation);
         Ok(match served.stale_pages {
             Some(pages) => {
                 let home = Arc::clone(home);
@@ -351,7 +357,7 @@ impl Session {
         let buffers = buffers.get_or_insert_with(WorkBuffers::new);
         let ended = loop {
             match self.device.receive(&mut buffers.request)? {
-                Received::Request(n) => self.answer(buffers, n, ReceiveRight::Draining)?,
+                Received::Request(n) => self.answer(buffers, n, ReceiveRight::Draining, None)?,
                 Received::Again => break false,
                 Received::Unmounted => break true,
             };

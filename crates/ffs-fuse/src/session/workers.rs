@@ -2,12 +2,14 @@
 //!
 //! One worker at a time receives requests. It serves a request that should be quick itself, and
 //! keeps the right to receive: waking another worker would cost more than the operation. Before a
-//! request that may wait, it passes the right on.
+//! request that may wait, it passes the right on. Before a large one, it passes its place beside
+//! the client on, too.
 //!
 //! **Invariants.** A worker waits only for the right to receive, for the kernel's next request, and
 //! in the core.
 
-use super::placement::Seated;
+use super::placement::{ClientProcessor, Serving};
+use super::predictor::Expected;
 use super::{Served, Session};
 use crate::wire::device::Received;
 use crate::wire::splice::{Splice, SplicePipe};
@@ -30,14 +32,15 @@ const IDLE_POLLS: usize = 16;
 /// The right to receive from `/dev/fuse`.
 #[derive(Default)]
 pub(super) struct Receiver {
-    /// Held while a worker receives, and while it serves a quick request.
-    right: Mutex<()>,
+    /// Held while a worker receives, and while it serves a quick request. It holds the place that
+    /// the last holder left to the next one.
+    right: Mutex<Option<ClientProcessor>>,
     /// Whether the worker that holds the right serves a request.
     serving: AtomicBool,
 }
 
 impl Receiver {
-    fn take(&self) -> MutexGuard<'_, ()> {
+    fn take(&self) -> MutexGuard<'_, Option<ClientProcessor>> {
         self.right.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -79,10 +82,13 @@ impl Session {
     /// Receives requests and serves them until the file system is unmounted.
     fn receive_and_serve(&self) -> io::Result<()> {
         let mut buffers = WorkBuffers::new();
-        let mut seat = self.placement.seat(true);
+        let mut serving = self.placement.serving(true);
         let mut held = None;
         loop {
-            let guard = held.take().unwrap_or_else(|| self.receiver.take());
+            let mut guard = held.take().unwrap_or_else(|| self.receiver.take());
+            if let (Some(serving), Some(client)) = (&mut serving, guard.take()) {
+                serving.take_over(&client, Instant::now());
+            }
             let WorkBuffers { request, pipe, .. } = &mut buffers;
             let received = match self.predictor.expects_large_write() && self.server.splices() {
                 true => self.device.receive_spliced(request, pipe),
@@ -91,24 +97,25 @@ impl Session {
             match received? {
                 Received::Request(n) => {
                     let request = Request::parse_start(&request[..n], pipe.content());
-                    let slow = request.is_some_and(|r| self.predictor.expects_slow(&r));
-                    let start = Instant::now();
-                    let right = if slow {
-                        seat.iter_mut().for_each(Seated::leave);
-                        drop(guard);
-                        ReceiveRight::Passed
-                    } else {
+                    let expected = request.map_or(Expected::Quick, |r| self.predictor.expect(&r));
+                    let operation = self.predictor.start();
+                    let right = if expected == Expected::Quick {
                         self.receiver.serving.store(true, Ordering::Release);
-                        if let (Some(seat), Some(request)) = (&mut seat, &request) {
-                            seat.note_quick(request.pid, start);
+                        if let (Some(serving), Some(request)) = (&mut serving, &request) {
+                            serving.note_quick(request.pid, operation.start);
                         }
                         held = Some(guard);
                         ReceiveRight::Held
+                    } else {
+                        let client = serving.as_mut().and_then(|s| s.leave(operation.start));
+                        *guard = client.filter(|_| expected == Expected::Large);
+                        drop(guard);
+                        ReceiveRight::Passed
                     };
-                    if self.answer(&mut buffers, n, right)? == op::DESTROY {
+                    if self.answer(&mut buffers, n, right, serving.as_mut())? == op::DESTROY {
                         return Ok(());
                     }
-                    self.predictor.record(start.elapsed());
+                    self.predictor.record(&operation);
                     if right == ReceiveRight::Held {
                         self.receiver.serving.store(false, Ordering::Release);
                     }
@@ -125,6 +132,7 @@ impl Session {
         buffers: &mut WorkBuffers,
         n: usize,
         right: ReceiveRight,
+        mut serving: Option<&mut Serving>,
     ) -> io::Result<u32> {
         let WorkBuffers { request, reply, pipe } = buffers;
         let Some(request) = Request::parse_start(&request[..n], pipe.content()) else {
@@ -132,9 +140,14 @@ impl Session {
         };
         let splice = Splice::new(self.device.as_fd(), pipe, request.unique);
         let mut reply = Reply::new(reply).with_splice(self.server.splices().then_some(splice));
-        let served = self.serve(&request, &mut reply, || match right {
-            ReceiveRight::Draining => Ok(false),
-            right => self.drain_pending(right).map(|()| true),
+        let served = self.serve(&request, &mut reply, || {
+            if let Some(serving) = &mut serving {
+                serving.leave(Instant::now());
+            }
+            match right {
+                ReceiveRight::Draining => Ok(false),
+                right => self.drain_pending(right).map(|()| true),
+            }
         })?;
         if served.expects_reply {
             if !reply.was_sent() {
@@ -175,7 +188,7 @@ impl Session {
                     break;
                 }
                 if let Received::Request(n) = self.device.receive(&mut buffers.request)? {
-                    self.answer(&mut buffers, n, ReceiveRight::Draining)?;
+                    self.answer(&mut buffers, n, ReceiveRight::Draining, None)?;
                 }
             }
         }
@@ -184,7 +197,7 @@ impl Session {
     }
 
     /// Takes the right to receive. Returns `None` once its holder has served all pending requests.
-    fn wait_for_receiver(&self) -> Option<MutexGuard<'_, ()>> {
+    fn wait_for_receiver(&self) -> Option<MutexGuard<'_, Option<ClientProcessor>>> {
         let mut idle = 0;
         for _ in 0..MAX_POLLS {
             if let Ok(guard) = self.receiver.right.try_lock() {

@@ -5,11 +5,14 @@ use crate::Test;
 use crate::harness::{Image, Mnt, pattern};
 use crate::rings::{bind, processors};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) const TESTS: &[Test] = &[
     ("placement_a_thread_joins_its_client_and_returns", joins_its_client_and_returns),
+    ("placement_serves_others_while_its_client_computes", serves_others_while_its_client_computes),
+    ("placement_leaves_the_processors_of_the_user", leaves_the_processors_that_the_user_chose),
     ("placement_can_be_switched_off", can_be_switched_off),
     ("placement_is_off_without_the_right_to_return", off_without_the_right_to_return),
     ("placement_busy_processors_hold_up_no_request", busy_processors_hold_up_no_request),
@@ -27,42 +30,148 @@ fn stat_often(file: &Path, times: usize) {
     }
 }
 
+/// The server's threads.
+fn threads(m: &Mnt<'_>) -> Vec<PathBuf> {
+    let tasks = format!("/proc/{}/task", m.server.as_ref().unwrap().id());
+    fs::read_dir(tasks).unwrap().map(|task| task.unwrap().path()).collect()
+}
+
 /// The policies of the server's threads.
 fn policies(m: &Mnt<'_>) -> Vec<String> {
-    let tasks = format!("/proc/{}/task", m.server.as_ref().unwrap().id());
-    let stats = fs::read_dir(tasks).unwrap().filter_map(|task| {
-        let stat = fs::read_to_string(task.unwrap().path().join("stat")).ok()?;
+    let policy = |task: PathBuf| {
+        let stat = fs::read_to_string(task.join("stat")).ok()?;
         let mut fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
         // The fields are counted from the third: see proc_pid_stat(5).
         Some(fields.nth(41 - 3).unwrap().to_owned())
-    });
-    stats.collect()
+    };
+    threads(m).into_iter().filter_map(policy).collect()
 }
 
-/// Makes requests until a thread has the policy. `false`: other programs left it no processor.
-fn joined(m: &Mnt<'_>, file: &Path) -> bool {
-    (0..20_000).any(|_| {
+/// The processors on which the server's threads may run, with their policies.
+fn allowed(m: &Mnt<'_>) -> Vec<(String, String)> {
+    let list = |task: PathBuf| {
+        let status = fs::read_to_string(task.join("status")).ok()?;
+        let list = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
+        Some(list.unwrap().trim().to_owned())
+    };
+    policies(m).into_iter().zip(threads(m).into_iter().filter_map(list)).collect()
+}
+
+/// Makes requests until a thread has the policy.
+fn join(m: &Mnt<'_>, file: &Path) {
+    let joined = (0..20_000).any(|_| {
         stat_often(file, 50);
         policies(m).iter().any(|p| p == IDLE)
-    })
+    });
+    assert!(joined, "no thread joins its client: do other programs need all processors?");
+}
+
+/// Waits until no thread has the policy. The watchdog looks every few milliseconds.
+fn wait_for_return(m: &Mnt<'_>) {
+    let returned = (0..200_000).any(|_| {
+        std::thread::yield_now();
+        policies(m).iter().all(|p| p == OTHER)
+    });
+    assert!(returned);
+}
+
+/// Whether this process may do what the server must.
+fn able() -> bool {
+    let able = rustix::process::geteuid().is_root() && processors().len() > 1;
+    if !able {
+        println!("skipped: placement: no CAP_SYS_NICE, or one processor");
+    }
+    able
+}
+
+/// Runs `run` in a thread on a processor.
+fn on_processor(processor: usize, run: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            bind(processor);
+            run();
+        });
+    });
 }
 
 fn joins_its_client_and_returns() {
     let image = Image::new();
     let m = image.mount(UNCACHED);
     fs::write(m.path("f"), "12345").unwrap();
-    let root = rustix::process::geteuid().is_root();
-    if !root || processors().len() < 2 || !joined(&m, &m.path("f")) {
-        println!("skipped: placement: no CAP_SYS_NICE, one processor, or none of them free");
+    if !able() {
         return m.end();
     }
-    assert!(m.counter("vfs.fusefs.sched_idle") > 0);
-    // Without requests all return. The watchdog looks every few milliseconds.
-    let returned = (0..200_000).any(|_| {
-        std::thread::yield_now();
-        policies(&m).iter().all(|p| p == OTHER)
-    });
-    assert!(returned);
+    wait_for_return(&m);
+    let before = allowed(&m);
+    for processor in processors().into_iter().rev().take(2) {
+        on_processor(processor, || {
+            join(&m, &m.path("f"));
+            // It may have begun on another processor.
+            let there = (IDLE.to_owned(), processor.to_string());
+            assert!((0..20_000).any(|_| {
+                stat_often(&m.path("f"), 50);
+                allowed(&m).contains(&there)
+            }));
+        });
+        assert!(m.counter("vfs.fusefs.sched_idle") > 0);
+        wait_for_return(&m);
+        assert_eq!(allowed(&m), before);
+    }
+    m.end();
+}
+
+fn serves_others_while_its_client_computes() {
+    let image = Image::new();
+    let m = image.mount(UNCACHED);
+    fs::write(m.path("f"), "12345").unwrap();
+    let (first, other) = (processors()[0], *processors().last().unwrap());
+    if able() {
+        // The client computes on the processor of the thread, and another program needs it.
+        let contended = (0..500).any(|_| {
+            let (joined, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                let client = scope.spawn(|| {
+                    bind(first);
+                    join(&m, &m.path("f"));
+                    joined.store(true, Ordering::Relaxed);
+                    while !stop.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+                on_processor(other, || {
+                    while !joined.load(Ordering::Relaxed) && !client.is_finished() {
+                        std::hint::spin_loop();
+                    }
+                    stat_often(&m.path("f"), 5);
+                });
+                stop.store(true, Ordering::Relaxed);
+            });
+            m.counter("vfs.fusefs.sched_idle_contended") > 0
+        });
+        assert!(contended);
+    }
+    m.end();
+}
+
+fn leaves_the_processors_that_the_user_chose() {
+    let image = Image::new();
+    let m = image.mount(&format!("{UNCACHED},io_uring=off"));
+    fs::write(m.path("f"), "12345").unwrap();
+    if able() {
+        join(&m, &m.path("f"));
+        let chosen = *processors().last().unwrap();
+        let server = m.server.as_ref().unwrap().id().to_string();
+        let done = Command::new("taskset").args(["-acp", &chosen.to_string(), &server]).output();
+        let done = done.unwrap();
+        assert!(done.status.success(), "{done:?}");
+        let only = |m: &Mnt<'_>| allowed(m).iter().all(|(_, list)| *list == chosen.to_string());
+        for _ in 0..100 {
+            stat_often(&m.path("f"), 200);
+            assert!(only(&m), "{:?}", allowed(&m));
+        }
+        wait_for_return(&m);
+        assert!(only(&m));
+    }
     m.end();
 }
 
