@@ -7,7 +7,7 @@
 mod common;
 
 use common::place::Mounted;
-use common::{examine, soft_volume_of};
+use common::{examine, in_parallel, soft_volume_of};
 use ffs_device::BlockDevice;
 use ffs_testkit::envvar::number;
 use ffs_testkit::killtest::{Script, SyncCalls, check_found};
@@ -43,8 +43,9 @@ const FOUND: [u64; 10] = [9, 10, 16, 17, 24, 29, 33, 34, 87, 98];
 #[test]
 fn after_every_operation() {
     let chosen = number("FFS_MODEL_SEED");
-    let seeds = chosen.map_or_else(|| [1, 2].into_iter().chain(FOUND).collect(), |s| vec![s]);
-    for seed in seeds {
+    let seeds: Vec<u64> =
+        chosen.map_or_else(|| [1, 2].into_iter().chain(FOUND).collect(), |s| vec![s]);
+    in_parallel(&seeds, |&seed| {
         one(seed, 300).unwrap_or_else(|why| panic!("FFS_MODEL_SEED={seed}: {why}"));
-    }
+    });
 }

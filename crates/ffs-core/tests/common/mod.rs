@@ -14,7 +14,9 @@ use ffs_device::clock::{Clock, ManualClock, Timestamp};
 use ffs_device::record::{Event, Level, Recorder};
 use ffs_device::{BlockDevice, MemDevice};
 use ffs_ondisk::{Endian, Format, Ino};
-use std::sync::Arc;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A mounted volume, its device and its root.
@@ -222,4 +224,33 @@ pub(crate) fn rename(w: &World, from: (&Vnode, &str), to: (&Vnode, &str), mode: 
 /// The errno of a rename that replaces its target.
 pub(crate) fn mv(w: &World, from: (&Vnode, &str), to: (&Vnode, &str)) -> i32 {
     rename(w, from, to, RenameMode::Replace)
+}
+
+/// Does `work` for each item, with a thread for each processor. Returns the results in the order of
+/// the items. A test that takes long would otherwise keep one processor busy, and the others idle.
+pub(crate) fn in_parallel<T, R>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R>
+where
+    T: Sync,
+    R: Send,
+{
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let run = || {
+        loop {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(n) else { break };
+            let result = work(item);
+            results.lock().unwrap().push((n, result));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
+    std::thread::scope(|scope| {
+        let started: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+        for thread in started {
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        }
+    });
+    let mut results = results.into_inner().unwrap();
+    results.sort_by_key(|(n, _)| *n);
+    assert_eq!(results.len(), items.len());
+    results.into_iter().map(|(_, result)| result).collect()
 }

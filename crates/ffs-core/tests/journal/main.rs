@@ -9,7 +9,7 @@
 mod common;
 mod records;
 
-use common::{START, Shape, World, at, mount_on, soft_updates, soft_volume};
+use common::{START, Shape, World, at, in_parallel, mount_on, soft_updates, soft_volume};
 use ffs_admin::fsck::{
     Fsck, FsckOptions, FsckReport, JournalReport, JournalUse, Mode, quick_check,
 };
@@ -264,40 +264,39 @@ fn settle(window: &mut Vec<Record>) {
     window.extend(written);
 }
 
+/// Recovers states of all windows on one volume.
+fn recover(seed: u64, shape: Shape) {
+    let w = mounted(shape);
+    let mut journal: Vec<Vec<Record>> = Vec::new();
+    let mut tally = Tally::default();
+    for window in windows() {
+        w.fs.sync().unwrap();
+        let start = w.record();
+        let (g, before) = (superblock(&start).1, View::of(&start));
+        for (_, run) in &window {
+            run(&w);
+        }
+        w.fs.sync().unwrap();
+        w.fs.sync().unwrap();
+        let events = w.dev.take_events();
+        let after = View::of(&w.dev.inner().snapshot());
+        journal.push(between(&g, &before, &after));
+        let from = journal.len().saturating_sub(4);
+        let what = window[0].0;
+        states(&events, &start, seed, |state, which| {
+            tally.examine(state, &before, &journal[from..], &format!("{shape:?} {what}: {which}"));
+        });
+        settle(journal.last_mut().unwrap());
+    }
+    println!("{shape:?}: {tally:?}");
+    assert!(tally.states > 300 && tally.refused * 10 < tally.states, "{tally:?}");
+    assert!(tally.excluded * 10 < tally.states, "{tally:?}");
+    let JournalReport { inodes, directories, frags, links, truncated, .. } = tally.done;
+    assert!(inodes > 0 && directories > 0 && frags > 0 && links > 0 && truncated > 0);
+}
+
 #[test]
 fn recovery_equals_the_full_check_after_any_loss_of_power() {
-    for (seed, shape) in SHAPES.into_iter().enumerate() {
-        let w = mounted(shape);
-        let mut journal: Vec<Vec<Record>> = Vec::new();
-        let mut tally = Tally::default();
-        for window in windows() {
-            w.fs.sync().unwrap();
-            let start = w.record();
-            let (g, before) = (superblock(&start).1, View::of(&start));
-            for (_, run) in &window {
-                run(&w);
-            }
-            w.fs.sync().unwrap();
-            w.fs.sync().unwrap();
-            let events = w.dev.take_events();
-            let after = View::of(&w.dev.inner().snapshot());
-            journal.push(between(&g, &before, &after));
-            let from = journal.len().saturating_sub(4);
-            let what = window[0].0;
-            states(&events, &start, seed as u64, |state, which| {
-                tally.examine(
-                    state,
-                    &before,
-                    &journal[from..],
-                    &format!("{shape:?} {what}: {which}"),
-                );
-            });
-            settle(journal.last_mut().unwrap());
-        }
-        println!("{shape:?}: {tally:?}");
-        assert!(tally.states > 300 && tally.refused * 10 < tally.states, "{tally:?}");
-        assert!(tally.excluded * 10 < tally.states, "{tally:?}");
-        let JournalReport { inodes, directories, frags, links, truncated, .. } = tally.done;
-        assert!(inodes > 0 && directories > 0 && frags > 0 && links > 0 && truncated > 0);
-    }
+    let volumes: Vec<(u64, Shape)> = (0..).zip(SHAPES).collect();
+    in_parallel(&volumes, |(seed, shape)| recover(*seed, *shape));
 }

@@ -1,6 +1,6 @@
 //! What FreeBSD's recovery depends on, and ours does not.
 
-use crate::common::{Shape, mount_on};
+use crate::common::{Shape, in_parallel, mount_on};
 use crate::records::{View, read, superblock};
 use crate::{SHAPES, journaled_volume, options};
 use ffs_core::{Cred, NodeKind, WriteMode};
@@ -112,7 +112,5 @@ fn reuse(shape: Shape) -> usize {
 
 #[test]
 fn no_recovery_takes_file_data_for_an_indirect_block() {
-    for shape in &SHAPES[..2] {
-        assert!(reuse(*shape) > 0, "{shape:?}");
-    }
+    in_parallel(&SHAPES[..2], |shape| assert!(reuse(*shape) > 0, "{shape:?}"));
 }

@@ -35,6 +35,19 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    pub(crate) fn add(&mut self, other: &Tally) {
+        self.recovered += other.recovered;
+        self.refused += other.refused;
+        self.outside += other.outside;
+        self.inodes += other.inodes;
+        self.frags += other.frags;
+        self.links += other.links;
+        self.checkpoints += other.checkpoints;
+        self.segments += other.segments;
+        self.records += other.records;
+        self.overflows += other.overflows;
+    }
+
     pub(crate) fn add_stats(&mut self, stats: &JournalStats) {
         self.checkpoints += stats.checkpoints;
         self.segments += stats.segments;
