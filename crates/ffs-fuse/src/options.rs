@@ -37,6 +37,8 @@ pub struct Options {
     pub io_uring: UseIoUring,
     /// Whether the content of large reads and writes passes by splice(2) instead of a copy.
     pub splice: bool,
+    /// Whether programs see extended attributes. POSIX access control lists need them.
+    pub xattr: bool,
     /// Whether a thread that serves requests runs beside its client, with the policy `SCHED_IDLE`.
     pub sched_idle: bool,
     /// How long the kernel may cache names.
@@ -126,6 +128,7 @@ impl Default for Options {
             threads: 4,
             io_uring: UseIoUring::Auto,
             splice: true,
+            xattr: true,
             sched_idle: true,
             entry_timeout: LONG,
             negative_timeout: LONG,
@@ -298,6 +301,12 @@ words! {
         |o, _| set!(o.splice => true);
     "no_splice" "" "the server copies the content of each read and write"
         |o, _| set!(o.splice => false);
+    "xattr" "" "programs see extended attributes (the default), so the kernel looks for a \
+        capability before the first write to a file"
+        |o, _| set!(o.xattr => true);
+    "noxattr" "" "programs see no extended attributes, which saves a request for each new file; \
+        without effect where POSIX access control lists are on"
+        |o, _| set!(o.xattr => false);
     "sched_idle" "" "while a processor has nothing else to do, the thread that serves runs on that \
         of the program, with the policy SCHED_IDLE, so that no other processor is woken (the \
         default, with CAP_SYS_NICE)"

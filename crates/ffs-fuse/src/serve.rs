@@ -120,6 +120,7 @@ fn server_options(request: &MountRequest, fs: &Ffs) -> ServerOptions {
         default_permissions: o.kernel_checks(),
         writeback,
         splice: o.splice,
+        xattr: o.xattr,
         atime: o.core.atime,
         owner: rustix::process::geteuid().as_raw(),
         fakeroot: o.fakeroot,

@@ -22,6 +22,8 @@ fn words_set_their_options() {
     assert_eq!(ring("io_uring=on,io_uring=off"), UseIoUring::Off);
     let near = |words: &str| parse_options(&[words]).unwrap().sched_idle;
     assert!(near("rw") && near("no_sched_idle,sched_idle") && !near("no_sched_idle"));
+    let xattr = |words: &str| parse_options(&[words]).unwrap().xattr;
+    assert!(xattr("rw") && xattr("noxattr,xattr") && !xattr("noxattr"));
     let o = parse_options(&["writeback"]).unwrap();
     assert_eq!((o.timeouts(true).attr, o.timeouts(false).attr), (SHORT, LONG));
 }

@@ -51,6 +51,8 @@ pub(crate) struct ServerOptions {
     pub(crate) writeback: bool,
     /// splice(2) moves the content of large reads and writes.
     pub(crate) splice: bool,
+    /// Programs see extended attributes, if the volume has any.
+    pub(crate) xattr: bool,
     /// Which reads set access times.
     pub(crate) atime: Atime,
     /// The user who started the server, who may control it besides root.
@@ -71,7 +73,7 @@ pub(crate) struct Server {
     nodes: Nodes,
     options: ServerOptions,
     acls: bool,
-    /// No file has extended attributes or access lists.
+    /// Programs see no extended attributes, and the kernel needs none for access lists.
     no_xattrs: bool,
     /// The kernel opens files without a request.
     no_open: bool,
@@ -174,7 +176,7 @@ impl Server {
     pub(crate) fn set_features(&mut self, f: Features) {
         self.io_uring = f.has(Features::OVER_IO_URING);
         self.acls &= f.has(Features::POSIX_ACL.with(Features::SETXATTR_EXT));
-        self.no_xattrs = !self.acls && !self.fs.xattrs();
+        self.no_xattrs = !self.acls && (!self.options.xattr || !self.fs.xattrs());
         self.no_open = f.has(Features::NO_OPEN);
         self.no_opendir = f.has(Features::NO_OPENDIR);
     }

@@ -11,7 +11,7 @@
 
 use super::{Server, acl::Kind};
 use crate::wire::{Errno, MAX_IO, Reply, Request, SETXATTR_ACL_KILL_SGID};
-use ffs_core::{Checks, Cred, Error, XattrNamespace, XattrSet, linux_xattr};
+use ffs_core::{Checks, Cred, XattrNamespace, XattrSet, linux_xattr};
 
 const SECURITY: &[u8] = b"security.";
 const TRUSTED: &[u8] = b"trusted.";
@@ -126,11 +126,9 @@ impl Server {
         let size = r.args().u32()? as usize;
         let file = self.node(r)?;
         let cred = Cred { checks: Checks::Done, ..self.cred(r) };
-        let listed = match self.fs.listxattr(&cred, &file) {
-            Ok(listed) => listed,
-            // UFS1 volumes have no attributes.
-            Err(Error::NotSupported(_)) => Vec::new(),
-            Err(e) => return Err(e.into()),
+        let listed = match self.no_xattrs {
+            true => Vec::new(),
+            false => self.fs.listxattr(&cred, &file)?,
         };
         let mut list = Vec::new();
         for (ns, name) in listed {

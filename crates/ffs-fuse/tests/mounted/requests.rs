@@ -152,17 +152,35 @@ fn without_access_times() {
 }
 
 fn without_attributes() {
-    let image = Image::of((Format::Ufs1, Endian::Little, 8192, 1024), 16 << 20);
-    let m = image.mount("rw");
-    let control = Control::open(&image.mount_point()).unwrap();
-    fs::create_dir(m.path("d")).unwrap();
-    write(&m.path("d/first"));
-    let mut expected = vec![("LOOKUP", 1), ("CREATE", 1), ("WRITE", 1)];
-    expected.extend(times_of_writes());
-    assert_requests(&control, &m.path("d"), || write(&m.path("d/new")), &expected);
-    let set =
-        rustix::fs::setxattr(m.path("d/new"), "user.a", b"1", rustix::fs::XattrFlags::empty());
-    assert_eq!(set, Err(Errno::OPNOTSUPP));
+    let ufs1 = Image::of((Format::Ufs1, Endian::Little, 8192, 1024), 16 << 20);
+    let ufs2 = Image::new();
+    for (image, options) in [(&ufs1, "rw"), (&ufs2, "noxattr")] {
+        let m = image.mount(options);
+        let control = Control::open(&image.mount_point()).unwrap();
+        fs::create_dir(m.path("d")).unwrap();
+        write(&m.path("d/first"));
+        let mut expected = vec![("LOOKUP", 1), ("CREATE", 1), ("WRITE", 1)];
+        expected.extend(times_of_writes());
+        assert_requests(&control, &m.path("d"), || write(&m.path("d/new")), &expected);
+        let file = m.path("d/new");
+        let set = rustix::fs::setxattr(&file, "user.a", b"1", rustix::fs::XattrFlags::empty());
+        assert_eq!(set, Err(Errno::OPNOTSUPP));
+        assert_eq!(rustix::fs::getxattr(&file, "user.a", &mut [0; 9]), Err(Errno::OPNOTSUPP));
+        let listed = rustix::fs::listxattr(&file, &mut [0u8; 9]);
+        assert_eq!(listed, Ok(0));
+        m.end();
+    }
+    // What is there stays, and access control lists are attributes that the kernel needs.
+    let m = ufs2.mount("rw");
+    let set = |name: &str, value: &[u8]| {
+        rustix::fs::setxattr(m.path("d/new"), name, value, rustix::fs::XattrFlags::empty())
+    };
+    set("user.a", b"1").unwrap();
+    m.end();
+    ufs2.mount("noxattr").end();
+    let m = ufs2.mount("noxattr,acls");
+    let mut value = [0; 9];
+    assert_eq!(rustix::fs::getxattr(m.path("d/new"), "user.a", &mut value), Ok(1));
     m.end();
 }
 
