@@ -31,18 +31,32 @@ pub(super) enum Expected {
 
 /// The time of an operation.
 pub(super) struct Stopwatch {
-    pub(super) start: Instant,
+    start: Instant,
     /// How often the thread had waited at the start, if that matters.
     switches: Option<libc::c_long>,
 }
 
+/// How an operation went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Took {
+    /// Little time, or only computing.
+    Little,
+    /// Long, and whether it waited is not known.
+    Long,
+    /// Long, because it waited.
+    Waiting,
+}
+
 impl Stopwatch {
-    /// How long the operation took, if it waited, or if that is not known.
-    fn waited(&self) -> Duration {
-        let took = self.start.elapsed();
-        let computed = took >= SLOW
-            && self.switches.is_some_and(|before| voluntary_switches() == Some(before));
-        if computed { Duration::ZERO } else { took }
+    fn took(&self) -> Took {
+        if self.start.elapsed() < SLOW {
+            return Took::Little;
+        }
+        let Some(before) = self.switches else { return Took::Long };
+        match voluntary_switches() == Some(before) {
+            true => Took::Little,
+            false => Took::Waiting,
+        }
     }
 }
 
@@ -99,19 +113,18 @@ impl SlowPredictor {
 
     /// Records an operation that ends now.
     pub(super) fn record(&self, operation: &Stopwatch) {
-        self.note(operation.waited());
+        self.note(operation.took());
     }
 
-    /// Notes how long an operation with a wait took. Threads that do so at the same time may lose
-    /// a count.
-    fn note(&self, waited: Duration) {
+    /// Notes an operation. Threads that do so at the same time may lose a count.
+    fn note(&self, took: Took) {
         let alert = count_down(&self.alert);
-        if waited < SLOW {
+        if took == Took::Little {
             count_down(&self.remaining);
             return;
         }
         self.alert.store(PAIR, Ordering::Relaxed);
-        if alert {
+        if alert && took == Took::Waiting {
             self.remaining.store(RUN, Ordering::Relaxed);
         }
     }
@@ -151,19 +164,25 @@ mod tests {
         let slow = |opcode| expected(opcode, 0) == Expected::Slow;
         assert!(slow(op::FSYNC) && expected(op::READ, 4096) == Expected::Quick);
         assert_eq!(expected(op::READ, 1 << 20), Expected::Large);
-        predictor.note(SLOW);
+        predictor.note(Took::Waiting);
         for _ in 0..PAIR {
             assert!(!slow(op::LOOKUP));
-            predictor.note(Duration::ZERO);
+            predictor.note(Took::Little);
         }
-        predictor.note(SLOW);
+        predictor.note(Took::Waiting);
         assert!(!slow(op::LOOKUP));
-        predictor.note(SLOW);
+        predictor.note(Took::Waiting);
         for _ in 0..RUN {
             assert!(slow(op::LOOKUP) && slow(op::READ) && !slow(op::RELEASE));
-            predictor.note(Duration::ZERO);
+            predictor.note(Took::Little);
         }
         assert!(!slow(op::LOOKUP));
+        // Two that began before the first one ended: whether they waited is not known.
+        predictor.note(Took::Long);
+        predictor.note(Took::Long);
+        assert!(!slow(op::LOOKUP));
+        predictor.note(Took::Waiting);
+        assert!(slow(op::LOOKUP));
     }
 
     #[test]
@@ -172,16 +191,16 @@ mod tests {
         let compute = || {
             let operation = predictor.start();
             while operation.start.elapsed() < SLOW {}
-            operation.waited()
+            operation.took()
         };
-        assert!(compute() >= SLOW, "the first one: only its time is known");
-        predictor.note(SLOW);
-        assert_eq!(compute(), Duration::ZERO);
+        assert_eq!(compute(), Took::Long, "the first one: only its time is known");
+        predictor.note(Took::Long);
+        assert_eq!(compute(), Took::Little);
         let operation = predictor.start();
         std::thread::spawn(|| ()).join().unwrap();
         while operation.start.elapsed() < SLOW {}
         // This thread waited for the other one, unless that had ended before.
         let waits = operation.switches != voluntary_switches();
-        assert_eq!(operation.waited() >= SLOW, waits);
+        assert_eq!(operation.took() == Took::Waiting, waits);
     }
 }

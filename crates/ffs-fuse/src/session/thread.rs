@@ -112,7 +112,7 @@ impl System for Linux {
     fn processor_of(&self, thread: u32) -> Option<usize> {
         // The file of the process is slow to read if that has many threads.
         let stat = File::open(format!("/proc/{thread}/task/{thread}/stat")).ok()?;
-        field(&stat, 39)?.parse().ok()
+        with_field(&stat, 39, |processor| processor.parse().ok())?
     }
 
     fn files_of_this_thread(&self) -> io::Result<Files> {
@@ -130,7 +130,7 @@ impl System for Linux {
     }
 
     fn is_runnable(&self, files: &Files) -> bool {
-        field(&files.stat, 3).is_some_and(|state| state == "R")
+        with_field(&files.stat, 3, |state| state == "R").unwrap_or(false)
     }
 }
 
@@ -204,14 +204,15 @@ fn parse_schedstat(text: &str) -> Option<Scheduled> {
     Some(Scheduled { ran: of(ran), waited: of(waited), times: times as u32 })
 }
 
-/// A field of a file `stat`, counted from 1: see proc_pid_stat(5).
-fn field(stat: &File, number: usize) -> Option<String> {
+/// Passes a field of a file `stat`, counted from 1 (see proc_pid_stat(5)), to `then`. This
+/// allocates nothing.
+fn with_field<T>(stat: &File, number: usize, then: impl FnOnce(&str) -> T) -> Option<T> {
     let mut buffer = [0; 1024];
     let n = stat.read_at(&mut buffer, 0).ok()?;
-    parse_field(&buffer[..n], number).map(str::to_owned)
+    parse_field(&buffer[..n], number).map(then)
 }
 
-/// As [`field`], of the content. The second field, the name, may hold any byte.
+/// A field of the content of such a file. The second field, the name, may hold any byte.
 fn parse_field(stat: &[u8], number: usize) -> Option<&str> {
     let name_end = stat.iter().rposition(|&b| b == b')')?;
     let rest = str::from_utf8(&stat[name_end + 1..]).ok()?;

@@ -98,20 +98,21 @@ impl Session {
                 Received::Request(n) => {
                     let request = Request::parse_start(&request[..n], pipe.content());
                     let expected = request.map_or(Expected::Quick, |r| self.predictor.expect(&r));
-                    let operation = self.predictor.start();
+                    let now = Instant::now();
                     let right = if expected == Expected::Quick {
                         self.receiver.serving.store(true, Ordering::Release);
                         if let (Some(serving), Some(request)) = (&mut serving, &request) {
-                            serving.note_quick(request.pid, operation.start);
+                            serving.note_quick(request.pid, now);
                         }
                         held = Some(guard);
                         ReceiveRight::Held
                     } else {
-                        let client = serving.as_mut().and_then(|s| s.leave(operation.start));
+                        let client = serving.as_mut().and_then(|s| s.leave(now));
                         *guard = client.filter(|_| expected == Expected::Large);
                         drop(guard);
                         ReceiveRight::Passed
                     };
+                    let operation = self.predictor.start();
                     if self.answer(&mut buffers, n, right, serving.as_mut())? == op::DESTROY {
                         return Ok(());
                     }

@@ -44,13 +44,12 @@ pub(super) use serving::{ClientProcessor, Serving};
 use std::io;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::Thread;
 use watchdog::Watched;
 
 /// The placement of the threads of a session. Dropping this ends the watchdog.
 pub(super) struct Placement {
     /// `None`: threads stay where the system puts them.
-    watched: Option<(Arc<Watched<Linux>>, Thread)>,
+    watched: Option<Arc<Watched<Linux>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -69,33 +68,31 @@ impl Placement {
         }
         let (report, reported) = sync_channel(1);
         let watchdog = std::thread::Builder::new().name("watchdog".to_owned());
-        let watchdog = watchdog.spawn(move || {
+        watchdog.spawn(move || {
             // A thread that cannot return from the policy ends.
             if let Err(e) = Linux::can_return() {
                 tracing::debug!(target: LOG, reason = %e, "threads stay with their policy");
                 return;
             }
-            let watched = Arc::new(Watched::new(Linux, gettid(), counts));
+            let this = (gettid(), std::thread::current());
+            let watched = Arc::new(Watched::new(Linux, this, counts));
             let _ = report.send(Arc::clone(&watched));
             watched.watch();
         })?;
-        let watched = reported.recv().ok();
-        Ok(Placement { watched: watched.map(|watched| (watched, watchdog.thread().clone())) })
+        Ok(Placement { watched: reported.recv().ok() })
     }
 
     /// Lets this thread yield, which `follows` its clients or is bound to their processor. `None`:
     /// it stays where the system puts it.
     pub(super) fn serving(&self, follows: bool) -> Option<Serving<Linux>> {
-        let (watched, watchdog) = self.watched.as_ref()?;
-        Serving::start(Arc::clone(watched), watchdog.clone(), follows).ok()
+        Serving::start(Arc::clone(self.watched.as_ref()?), follows).ok()
     }
 }
 
 impl Drop for Placement {
     fn drop(&mut self) {
-        if let Some((watched, watchdog)) = &self.watched {
+        if let Some(watched) = &self.watched {
             watched.close();
-            watchdog.unpark();
         }
     }
 }

@@ -14,19 +14,22 @@ use rustix::thread::gettid;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// How old the counts may be that decide whether a thread begins to yield.
 const RECENT: Duration = Duration::from_millis(20);
 
-/// The processor of a client, which a thread has left.
-pub(in crate::session) struct ClientProcessor(usize);
+/// The processor of a client, which a thread has left, and when that was. `examined`: when the
+/// client was there.
+pub(in crate::session) struct ClientProcessor {
+    processor: usize,
+    left: Instant,
+    examined: Instant,
+}
 
 /// This thread, which serves. Dropping this lets it run as any other.
 pub(in crate::session) struct Serving<S: System = Linux> {
     watched: Arc<Watched<S>>,
-    watchdog: Thread,
     thread: Arc<ServingThread<S>>,
     follows: bool,
     /// Whether it yielded when it was last examined.
@@ -34,6 +37,8 @@ pub(in crate::session) struct Serving<S: System = Linux> {
     /// Quick requests since then, and when that was.
     requests: u32,
     examined: Instant,
+    /// Whether a quick request came since the last one for which the thread stopped to yield.
+    quick: bool,
     /// How it was scheduled until this time.
     scheduled: Scheduled,
     until: Option<Instant>,
@@ -42,11 +47,7 @@ pub(in crate::session) struct Serving<S: System = Linux> {
 impl<S: System> Serving<S> {
     /// # Errors
     /// There is no `/proc`, or it shows other processes.
-    pub(super) fn start(
-        watched: Arc<Watched<S>>,
-        watchdog: Thread,
-        follows: bool,
-    ) -> io::Result<Serving<S>> {
+    pub(super) fn start(watched: Arc<Watched<S>>, follows: bool) -> io::Result<Serving<S>> {
         let thread = Arc::new(ServingThread {
             id: gettid(),
             files: watched.system.files_of_this_thread()?,
@@ -57,12 +58,12 @@ impl<S: System> Serving<S> {
         watched.add(Arc::clone(&thread));
         Ok(Serving {
             watched,
-            watchdog,
             thread,
             follows,
             yields: false,
             requests: 0,
             examined: Instant::now(),
+            quick: false,
             scheduled: Scheduled::default(),
             until: None,
         })
@@ -78,6 +79,7 @@ impl<S: System> Serving<S> {
         let requests = self.thread.requests.load(Ordering::Relaxed) + 1;
         self.thread.requests.store(requests, Ordering::Relaxed);
         self.requests += 1;
+        self.quick = true;
         let due = now.saturating_duration_since(self.examined) >= WINDOW;
         let busy = self.requests >= BUSY;
         if due || (busy && !self.yields) {
@@ -131,40 +133,42 @@ impl<S: System> Serving<S> {
         if self.follows && processor.is_none() {
             return state.decider.back_off(now);
         }
-        if self.watched.enter(self.thread.id, state, processor, now) {
-            self.watchdog.unpark();
-        }
+        self.watched.enter(&self.thread, state, processor, now);
     }
 
     /// Takes over the place beside a client that another thread has left for a large request. Few
     /// requests pass between two of those, so this thread does not wait for some first.
     pub(in crate::session) fn take_over(&mut self, client: &ClientProcessor, now: Instant) {
         let state = &mut *lock(&self.thread.state);
-        if !state.decider.yields() && !state.decider.backs_off(now) {
-            if self.watched.enter(self.thread.id, state, Some(client.0), now) {
-                self.watchdog.unpark();
-            }
+        let recent = now.saturating_duration_since(client.left) < WINDOW;
+        if recent && !state.decider.yields() && !state.decider.backs_off(now) {
+            self.watched.enter(&self.thread, state, Some(client.processor), now);
             // What happened before does not count.
             if let Ok(scheduled) = self.watched.system.scheduled(&self.thread.files) {
                 (self.scheduled, self.until) = (scheduled, Some(now));
             }
-            (self.requests, self.examined) = (0, now);
+            (self.requests, self.examined) = (0, client.examined);
         }
         self.yields = state.decider.yields();
     }
 
     /// Lets this thread run as any other: it may wait for long now, or start a thread. Returns the
-    /// place beside a client that it had.
+    /// place beside a client that it had, unless only large requests came lately: those are served
+    /// beside each other.
     pub(in crate::session) fn leave(&mut self, now: Instant) -> Option<ClientProcessor> {
-        if !std::mem::replace(&mut self.yields, false) {
+        let quick = std::mem::replace(&mut self.quick, false);
+        if !self.yields {
             return None;
         }
         let state = &mut *lock(&self.thread.state);
-        let processor = state.processor.filter(|_| state.decider.yields());
-        if state.decider.yields() {
+        let processor = state.processor;
+        let yielded = state.decider.yields();
+        if yielded {
             self.watched.leave(self.thread.id, state, Leave::Quiet, now);
         }
-        processor.map(ClientProcessor)
+        self.yields = state.decider.yields();
+        let processor = processor.filter(|_| quick && yielded && !self.yields)?;
+        Some(ClientProcessor { processor, left: now, examined: self.examined })
     }
 }
 

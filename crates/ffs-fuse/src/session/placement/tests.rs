@@ -109,9 +109,9 @@ impl Rig {
             on_enter: None,
         })));
         let counts = Arc::new(SchedIdleCounts::default());
-        let watched = Arc::new(Watched::new(system.clone(), WATCHDOG, Arc::clone(&counts)));
-        let serving =
-            Serving::start(Arc::clone(&watched), std::thread::current(), follows).unwrap();
+        let watchdog = (WATCHDOG, std::thread::current());
+        let watched = Arc::new(Watched::new(system.clone(), watchdog, Arc::clone(&counts)));
+        let serving = Serving::start(Arc::clone(&watched), follows).unwrap();
         Rig { system, counts, watched, serving, now: Instant::now() }
     }
 
@@ -178,9 +178,14 @@ fn processors_that_come_later_are_used() {
     rig.state().process = all;
     rig.serving.leave(rig.now);
     assert!(rig.state().affinity == all);
-    rig.state().client = Some(3);
-    rig.enter();
-    assert!(rig.state().affinity == single(3));
+    for processor in [3, 4] {
+        // The thread is not bound while the last one comes.
+        rig.state().process.set(processor);
+        rig.state().client = Some(processor);
+        rig.enter();
+        assert!(rig.state().affinity == single(processor));
+        rig.serving.leave(rig.now);
+    }
 }
 
 #[test]
@@ -251,8 +256,12 @@ fn a_thread_that_begins_to_yield_during_a_tick_wakes_the_watchdog() {
     let mut rig = Rig::new(true);
     (0..2).for_each(|_| rig.serve(3, CLIENT));
     // No thread yields: the watchdog will sleep, but it does not yet.
-    assert!(!rig.tick());
+    assert!(!rig.tick() && rig.watched.sleeps());
+    let watched = Arc::clone(&rig.watched);
+    // The thread may not run any more when it has the policy.
+    rig.state().on_enter = Some(Box::new(move || assert!(!watched.sleeps())));
     rig.enter();
+    assert!(rig.state().on_enter.is_none());
     // A wake-up is there: this returns at once.
     let begin = Instant::now();
     std::thread::park_timeout(Duration::from_secs(60));
@@ -320,15 +329,37 @@ fn a_policy_that_cannot_be_restored_now_is_restored_later() {
 }
 
 #[test]
+fn an_early_tick_decides_nothing() {
+    let mut rig = Rig::new(true);
+    rig.enter();
+    rig.tick();
+    rig.state().runnable = true;
+    // Another thread has woken the watchdog.
+    for _ in 0..3 {
+        rig.now += MS;
+        assert!(rig.watched.tick(rig.now));
+    }
+    assert_eq!(rig.policy(), Policy::Idle);
+    assert!(!rig.tick());
+}
+
+#[test]
 fn a_place_is_taken_over_at_once() {
     let mut rig = Rig::new(true);
     rig.enter();
     let client = rig.serving.leave(rig.now).expect("it was beside its client");
     assert!(rig.serving.leave(rig.now).is_none());
     assert_eq!(rig.policy(), Policy::Other);
+    rig.serving.take_over(&client, rig.now + 2 * MS);
+    assert_eq!(rig.policy(), Policy::Other, "it is too old");
     rig.serving.take_over(&client, rig.now);
     assert_eq!(rig.policy(), Policy::Idle);
     assert!(rig.state().affinity == single(1));
+    assert!(rig.serving.leave(rig.now).is_none(), "no quick request came");
+    rig.serving.take_over(&client, rig.now);
+    rig.serve(1, CLIENT);
+    assert!(rig.serving.leave(rig.now).is_some());
+    rig.serving.take_over(&client, rig.now);
     drop(rig.serving);
     assert_eq!(lock(&rig.system.0).policy, Policy::Other, "a thread that ends returns");
 }

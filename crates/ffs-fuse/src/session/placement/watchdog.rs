@@ -2,8 +2,9 @@
 //!
 //! **Invariants.**
 //! 1. While a thread yields, the watchdog examines it every [`TICK`]: it announces that it sleeps
-//!    before it examines the threads, so a thread that begins to yield meanwhile wakes it.
-//! 2. It tries the lock of a thread's state and never waits for it: the holder may starve.
+//!    before it examines the threads, and a thread wakes it before it yields.
+//! 2. It tries the lock of a thread's state and never waits for it: the holder may starve. It
+//!    allocates nothing, because that thread may hold the lock of the allocator.
 
 use super::decider::{Decider, Leave, TICK, starves};
 use super::lock;
@@ -13,6 +14,7 @@ use crate::session::thread::{Policy, Scheduled, System, single};
 use rustix::thread::{CpuSet, Pid};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
+use std::thread::Thread;
 use std::time::Instant;
 
 /// What the watchdog and the serving threads share.
@@ -21,6 +23,7 @@ pub(super) struct Watched<S: System> {
     /// The thread of the watchdog. It is never bound, so its processors are those that the system
     /// and the user let this process have at the time.
     watchdog: Pid,
+    handle: Thread,
     entries: Mutex<Vec<Entry<S>>>,
     /// The watchdog sleeps until a thread wakes it, or will.
     asleep: AtomicBool,
@@ -38,6 +41,7 @@ struct Entry<S: System> {
 
 #[derive(Clone, Copy)]
 struct Seen {
+    at: Instant,
     requests: u64,
     scheduled: Scheduled,
 }
@@ -59,13 +63,21 @@ pub(super) struct State {
     pub(super) decider: Decider,
     /// The processor that the thread is bound to.
     pub(super) processor: Option<usize>,
+    /// The processors that it got when it was last bound no more.
+    restored: Option<CpuSet>,
 }
 
 impl<S: System> Watched<S> {
-    pub(super) fn new(system: S, watchdog: Pid, counts: Arc<SchedIdleCounts>) -> Watched<S> {
+    /// For the thread `watchdog`, whose handle is `handle`.
+    pub(super) fn new(
+        system: S,
+        (watchdog, handle): (Pid, Thread),
+        counts: Arc<SchedIdleCounts>,
+    ) -> Watched<S> {
         Watched {
             system,
             watchdog,
+            handle,
             entries: Mutex::default(),
             asleep: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -82,9 +94,16 @@ impl<S: System> Watched<S> {
         lock(&self.entries).retain(|entry| !Arc::ptr_eq(&entry.thread, thread));
     }
 
-    /// Lets the watchdog end when it wakes.
+    /// Ends the watchdog.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
+        self.handle.unpark();
+    }
+
+    /// Whether the watchdog sleeps, or will.
+    #[cfg(test)]
+    pub(super) fn sleeps(&self) -> bool {
+        self.asleep.load(Ordering::SeqCst)
     }
 
     /// The work of the watchdog.
@@ -123,9 +142,14 @@ impl<S: System> Watched<S> {
             entry.last = None;
             return false;
         }
+        let recent = |last: &Seen| now.saturating_duration_since(last.at) < TICK / 2;
+        if entry.last.as_ref().is_some_and(recent) {
+            // Another thread has woken the watchdog.
+            return true;
+        }
         let requests = thread.requests.load(Ordering::Relaxed);
         let seen = self.system.scheduled(&thread.files).ok();
-        let seen = seen.map(|scheduled| Seen { requests, scheduled });
+        let seen = seen.map(|scheduled| Seen { at: now, requests, scheduled });
         let last = std::mem::replace(&mut entry.last, seen);
         let (Some(seen), Some(last)) = (seen, last) else { return true };
         let (quick, scheduled) =
@@ -150,25 +174,28 @@ impl<S: System> Watched<S> {
         }
     }
 
-    /// Lets a thread yield, on `processor` if it is not bound. If that cannot be, it backs off.
-    /// Returns whether the watchdog must be woken.
+    /// Lets a thread yield, on `processor` if one is given. If that cannot be, it backs off.
     pub(super) fn enter(
         &self,
-        thread: Pid,
+        thread: &ServingThread<S>,
         state: &mut State,
         processor: Option<usize>,
         now: Instant,
-    ) -> bool {
+    ) {
+        thread.rescued.store(false, Ordering::SeqCst);
         let able = !self.disabled.load(Ordering::Relaxed)
-            && processor.is_none_or(|processor| self.bind(thread, state, processor));
-        if !able || self.system.set_policy(thread, Policy::Idle).is_err() {
-            self.unbind(thread, state);
+            && processor.is_none_or(|processor| self.bind(thread.id, state, processor));
+        // From the next call on this thread may not run any more.
+        if able && self.asleep.swap(false, Ordering::SeqCst) {
+            self.handle.unpark();
+        }
+        if !able || self.system.set_policy(thread.id, Policy::Idle).is_err() {
+            self.unbind(thread.id, state);
             state.decider.back_off(now);
-            return false;
+            return;
         }
         state.decider.entered(now);
         self.counts.entered.fetch_add(1, Ordering::Relaxed);
-        self.asleep.swap(false, Ordering::SeqCst)
     }
 
     /// Lets a thread run as any other.
@@ -192,21 +219,26 @@ impl<S: System> Watched<S> {
         if processor >= CpuSet::MAX_CPU {
             return false;
         }
-        let current = self.system.affinity(thread);
-        let expected = match state.processor {
-            Some(bound) => Ok(single(bound)),
-            None => self.system.affinity(self.watchdog),
+        let (Ok(current), Ok(allowed)) =
+            (self.system.affinity(thread), self.system.affinity(self.watchdog))
+        else {
+            return false;
         };
-        let (Ok(current), Ok(expected)) = (current, expected) else { return false };
-        if current != expected {
+        let expected = match state.processor {
+            Some(bound) => current == single(bound),
+            // The processors of the process may have changed since.
+            None => current == allowed || Some(current) == state.restored,
+        };
+        if !expected {
             state.processor = None;
             return false;
         }
         if state.processor == Some(processor) {
             return true;
         }
-        let allowed = self.system.affinity(self.watchdog).is_ok_and(|set| set.is_set(processor));
-        if !allowed || self.system.set_affinity(thread, &single(processor)).is_err() {
+        if !allowed.is_set(processor)
+            || self.system.set_affinity(thread, &single(processor)).is_err()
+        {
             return false;
         }
         state.processor = Some(processor);
@@ -221,6 +253,7 @@ impl<S: System> Watched<S> {
         {
             // This fails only if processors were taken away meanwhile. The thread runs then, too.
             let _ = self.system.set_affinity(thread, &all);
+            state.restored = self.system.affinity(thread).ok();
         }
     }
 }
