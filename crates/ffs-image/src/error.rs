@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use crate::magic::Format;
 use crate::nbd::NbdError;
+use crate::spec::is_uri;
 
 /// Why an image could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -70,9 +71,8 @@ pub enum OpenError {
     },
     /// It is compressed, and was to be changed.
     #[error(
-        "{image} is compressed with {}, so it can only be read; to change it, expand it first: \
-         the option --write of ffs does so, or {} {} > RAW",
-        .format.name(), .format.decompressor().unwrap_or("cat"), shell_word(image)
+        "{image} is compressed with {}, so it can only be read; to change it, expand it first: {}",
+        .format.name(), expand_hint(image, *.format)
     )]
     Compressed {
         /// The name of the image as the user gave it.
@@ -130,6 +130,15 @@ impl From<OpenError> for std::io::Error {
         let kind = std::io::Error::from_raw_os_error(error.errno()).kind();
         std::io::Error::new(kind, error)
     }
+}
+
+/// How a compressed image can be made one that can be changed.
+fn expand_hint(image: &str, format: Format) -> String {
+    let program = format.decompressor().unwrap_or("cat");
+    if is_uri(image.as_ref()) {
+        return format!("let the server do so, or copy the export to a file, and {program} it");
+    }
+    format!("the option --write of ffs does so, or {program} {} > RAW", shell_word(image))
 }
 
 fn hint(error: &DeviceError, write: bool) -> &'static str {

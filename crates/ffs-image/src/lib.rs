@@ -22,6 +22,7 @@
 
 mod blocks;
 mod bytes;
+mod chain;
 mod compressed;
 mod disk;
 mod error;

@@ -11,6 +11,8 @@ pub enum Format {
     Raw,
     /// The export of an NBD server.
     Nbd,
+    /// QEMU's older format, version 1 of its files.
+    Qcow,
     /// QEMU's format.
     Qcow2,
     /// VMware's format.
@@ -40,6 +42,7 @@ impl Format {
         match self {
             Format::Raw => "raw",
             Format::Nbd => "NBD",
+            Format::Qcow => "qcow (v1)",
             Format::Qcow2 => "qcow2",
             Format::Vmdk | Format::VmdkDescription => "VMDK",
             Format::Vhd => "VHD",
@@ -55,6 +58,7 @@ impl Format {
     /// QEMU's name of it; `None` if QEMU does not read it.
     pub(crate) fn qemu_name(self) -> Option<&'static str> {
         match self {
+            Format::Qcow => Some("qcow"),
             Format::Qcow2 => Some("qcow2"),
             Format::Vmdk | Format::VmdkDescription => Some("vmdk"),
             Format::Vhd => Some("vpc"),
@@ -98,7 +102,20 @@ const VHD_FIXED: u32 = 2;
 
 /// The format with a signature at the beginning of the file.
 pub(crate) fn recognise_start(start: &[u8]) -> Option<Format> {
-    MAGICS.iter().find(|(magic, _)| start.starts_with(magic)).map(|(_, format)| *format)
+    let (_, format) = MAGICS.iter().find(|(magic, _)| start.starts_with(magic))?;
+    // Both have the same signature.
+    Some(if *format == Format::Qcow2 && be32(start, 4) == 1 { Format::Qcow } else { *format })
+}
+
+/// Whether `file` begins with the signature of `format`.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn starts_as(file: &dyn BlockDevice, format: Format) -> Result<bool, DeviceError> {
+    let mut start = [0; 8];
+    let have = start.len().min(usize::try_from(file.len_bytes()).unwrap_or(usize::MAX));
+    file.read_at(0, &mut start[..have])?;
+    Ok(recognise_start(&start) == Some(format))
 }
 
 /// The format of the image in `file`. What has no known signature is raw.

@@ -47,7 +47,7 @@ struct QemuDevice {
     // In this order they are dropped: the connection ends, the process ends, the lock is released.
     nbd: NbdDevice,
     _process: Process,
-    _file: Arc<FileDevice>,
+    _file: Option<Arc<FileDevice>>,
     format: Format,
 }
 
@@ -57,10 +57,11 @@ struct Process {
     server: Option<OwnedFd>,
 }
 
-/// Serves the image `path`, which is locked by `file`, in `format`. `why` is the reason that this
-/// program does not read the image itself, perhaps empty.
+/// Serves the image `path`, which is locked by `file`, in `format`. Without `file`, `path` is the
+/// URI of a server that exports the image. `why` is the reason that this program does not read the
+/// image itself, perhaps empty.
 pub(crate) fn open(
-    file: &Arc<FileDevice>,
+    file: Option<&Arc<FileDevice>>,
     path: &Path,
     format: Format,
     write: bool,
@@ -72,7 +73,13 @@ pub(crate) fn open(
     };
     let failed = |what: &str| Refused::Unsupported(format!("{because}{PROGRAM} {what}"));
     let dir = tempfile::Builder::new().prefix("ffs-qemu-").tempdir();
-    let dir = dir.map_err(|error| failed(&format!("has no place for its socket: {error}")))?;
+    let dir = dir.map_err(|error| {
+        let (place, why) = (std::env::temp_dir(), ffs_device::host_words(error));
+        let place = place.display();
+        failed(&format!(
+            "has no place for its socket in {place}: {why}; set TMPDIR to another directory"
+        ))
+    })?;
     let (socket, pid_file) = (dir.path().join("socket"), dir.path().join("pid"));
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(SCRIPT).arg("sh").arg(dir.path());
@@ -80,7 +87,10 @@ pub(crate) fn open(
     command.arg("--pid-file").arg(&pid_file);
     command.args(if write { ["--discard=unmap"] } else { ["--read-only"] });
     // An absolute path, so that it is no option and no URI.
-    command.arg(fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()));
+    command.arg(match file {
+        Some(_) => fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
+        None => path.to_owned(),
+    });
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     // A group of its own: ^C is for this program, which ends the server when it has unmounted.
     command.process_group(0);
@@ -104,7 +114,7 @@ pub(crate) fn open(
     let nbd = NbdDevice::at_socket(&socket, &path.to_string_lossy(), write)
         .map_err(|error| failed(&format!("failed: {error}")))?;
     // The socket is not needed any more: `dir` is removed here.
-    Ok(Arc::new(QemuDevice { nbd, _process: process, _file: Arc::clone(file), format }))
+    Ok(Arc::new(QemuDevice { nbd, _process: process, _file: file.map(Arc::clone), format }))
 }
 
 /// The line that the shell prints when `qemu-nbd` serves; `None` if it ended before.

@@ -149,6 +149,65 @@ fn wrong_backing_files_are_named() {
 }
 
 #[test]
+fn a_pipe_deep_in_a_chain_is_refused_without_waiting() {
+    if !have(&["qemu-img", "qemu-nbd", "mkfifo"]) {
+        return;
+    }
+    let dir = Dir::new();
+    let pipe = dir.str("pipe");
+    run("mkfifo", &[&pipe]);
+    let make = |name: &str, format: &str, base: &str, base_format: &str| {
+        let image = dir.str(name);
+        let words = ["create", "-u", "-f", format, "-b", base, "-F", base_format, &image, "1M"];
+        run("qemu-img", &words);
+        image
+    };
+    let json = format!(r#"json:{{"driver":"raw","file":{{"driver":"file","filename":"{pipe}"}}}}"#);
+    let low = make("low.qcow2", "qcow2", &pipe, "raw");
+    let by_json = make("json.qcow2", "qcow2", &json, "raw");
+    let mut images = vec![low.clone(), by_json];
+    // A parent of VMware's format needs qemu-nbd, which would open the whole chain.
+    let vmdk = dir.str("low.vmdk");
+    run("qemu-img", &["create", "-f", "vmdk", &vmdk, "1M"]);
+    let mut bytes = read_file(&vmdk);
+    let line = format!("parentCID=00000001\nparentFileNameHint=\"{pipe}\"\n");
+    let at = bytes.windows(9).position(|nine| nine == b"parentCID").unwrap();
+    let end = at + bytes[at..].iter().position(|&byte| byte == b'\n').unwrap() + 1;
+    let rest: Vec<u8> = bytes[end..].iter().copied().take_while(|&byte| byte != 0).collect();
+    bytes[at..at + line.len()].copy_from_slice(line.as_bytes());
+    bytes[at + line.len()..at + line.len() + rest.len()].copy_from_slice(&rest);
+    std::fs::write(&vmdk, &bytes).unwrap();
+    images.push(vmdk.clone());
+    for (name, base, format) in [("two", &vmdk, "vmdk"), ("three", &low, "qcow2")] {
+        let middle = make(&format!("{name}.middle"), "qcow2", base, format);
+        images.push(make(&format!("{name}.top"), "qcow2", &middle, "qcow2"));
+    }
+    for image in images {
+        let error = refusal(&image, false);
+        assert!(error.contains("pipe"), "{image}: {error}");
+        assert!(refusal(&image, true).contains("pipe"), "{image}");
+    }
+}
+
+#[test]
+fn version_1_of_qcow_has_its_own_name() {
+    if !have(&["qemu-img"]) {
+        return;
+    }
+    let dir = Dir::new();
+    let image = dir.str("image");
+    run("qemu-img", &["create", "-f", "qcow", &image, "4M"]);
+    let words = "qcow (v1) image: an old version of qcow2; convert it: qemu-img convert -f qcow";
+    let none = ffs_image::OpenOptions { no_helper: true, ..how(false) };
+    let error = ffs_image::open(&image, &none).err().unwrap().to_string();
+    assert!(error.contains(words), "{error}");
+    assert!(refusal(&image, true).contains(words), "{}", refusal(&image, true));
+    let new = dir.str("new.qcow2");
+    run("qemu-img", &["convert", "-f", "qcow", "-O", "qcow2", &image, &new]);
+    assert_eq!(disk(&new, true).device.len_bytes(), 4 << 20);
+}
+
+#[test]
 fn a_container_is_locked_and_resized_as_a_raw_image() {
     if !have(&["qemu-img"]) {
         return;

@@ -151,6 +151,62 @@ fn files_and_compressed_files_come_through_nbdkit() {
 }
 
 #[test]
+fn a_compressed_export_is_read_in_place() {
+    if !have(&["nbdkit", "xz", "zstd", "bzip2"]) {
+        return;
+    }
+    let dir = Dir::new();
+    let bytes = content(LEN, 21);
+    std::fs::write(dir.path("raw"), &bytes).unwrap();
+    let commands = [
+        ("gzip -dc", "gzip -1 -c raw"),
+        ("bzip2 -dc", "bzip2 -1 -c raw"),
+        ("xz -dc", "xz -0 --block-size=1MiB -c raw"),
+        ("zstd -dc", "zstd -q -c raw"),
+        ("zstd -dc", "zstd -q -c < raw"),
+    ];
+    for (number, (undo, command)) in commands.into_iter().enumerate() {
+        shell(&format!("cd {} && {command} > packed", dir.0.path().display()));
+        // As the file is, and with zeros up to the end of a sector, as a block device has them.
+        let kinds: [&[&str]; 2] = [
+            &["file", &dir.str("packed")],
+            &["--filter=truncate", "file", &dir.str("packed"), "round-up=4096"],
+        ];
+        for (kind, args) in kinds.into_iter().enumerate() {
+            let socket = dir.str(&format!("socket{number}{kind}"));
+            let _server = nbdkit(&socket, args);
+            let opened = disk(&uri(&socket), false);
+            assert_eq!(opened.device.len_bytes(), LEN as u64, "{command}");
+            compare(&*opened.device, &bytes, 22);
+            let error = refusal(&uri(&socket), true);
+            assert!(error.contains("can only be read") && error.contains(undo), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_container_behind_a_server_is_read_by_qemu_nbd() {
+    if !have(&["nbdkit", "qemu-img", "qemu-nbd"]) {
+        return;
+    }
+    let dir = Dir::new();
+    let (bytes, raw) = (content(LEN, 23), dir.str("raw"));
+    std::fs::write(&raw, &bytes).unwrap();
+    for (number, format) in ["qcow2", "vdi", "vhdx", "vmdk"].into_iter().enumerate() {
+        let (image, socket) = (dir.str("image"), dir.str(&format!("socket{number}")));
+        run("qemu-img", &["convert", "-O", format, &raw, &image]);
+        let _server = nbdkit(&socket, &["file", &image]);
+        let opened = disk(&uri(&socket), false);
+        assert_eq!(opened.format().name().to_lowercase(), format);
+        compare(&*opened.device, &bytes, 24);
+        drop(opened);
+        let error = refusal(&uri(&socket), true);
+        assert!(error.contains("behind an NBD server it can only be read"), "{error}");
+        assert!(error.contains("qemu-img convert"), "{error}");
+    }
+}
+
+#[test]
 fn wrong_exports_and_servers_are_named() {
     let dir = Dir::new();
     let socket = dir.str("socket");

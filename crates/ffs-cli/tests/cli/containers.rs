@@ -30,7 +30,7 @@ fn use_image(d: &Dir, image: &str) {
     assert!(info.contains("UFS2") && info.contains("label \"disk\""), "{info}");
     assert!(info.contains("clean") && info.contains("next: ffs ls"), "{info}");
     ok(&["tunefs", "-L", "other", image]);
-    let json: serde_json::Value = serde_json::from_str(&ok(&["info", "--json", image])).unwrap();
+    let json: serde_json::Value = json_lines(&ok(&["info", "--json", image]));
     assert_eq!(json[0]["content"]["label"], "other");
 }
 
@@ -140,6 +140,66 @@ fn a_snapshot_is_exported_to_be_read() {
         tool("qemu-img", &["convert", "-f", "raw", "-O", "qcow2", &uri, &copy]);
         assert!(ok(&["ls", &format!("{copy}:/dir")]).contains('b'));
     }
+}
+
+#[test]
+fn a_relative_socket_has_an_absolute_address() {
+    let d = Dir::new();
+    let disk = d.file("disk", &vec![0; 24 << 20]);
+    use_image(&d, &disk);
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin!("ffs"))
+        .args(["serve", "nbd", &disk, "--unix", "a socket"])
+        .current_dir(&d.0)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let _server = Child(child);
+    let uri = line.trim().rsplit(' ').next().unwrap();
+    let dir = d.0.path().canonicalize().unwrap();
+    assert_eq!(uri, format!("nbd+unix:///?socket={}/a%20socket", dir.display()));
+    assert!(ok(&["ls", &format!("{uri}:/dir")]).contains('b'));
+}
+
+#[test]
+fn addresses_that_cannot_be_served_have_a_hint() {
+    let d = Dir::new();
+    let disk = d.file("disk", &vec![0; 24 << 20]);
+    use_image(&d, &disk);
+    let bind = |address: &str, code, words: &str| {
+        fails(&["serve", "nbd", &disk, "--bind", address], code, words)
+    };
+    bind("127.0.0.1:10810", 64, "--bind 127.0.0.1 --port 10810");
+    bind("[::1]:99", 64, "--bind ::1 --port 99");
+    bind("192.0.2.1", 1, "--bind is an address of this host");
+    let used = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = used.local_addr().unwrap().port().to_string();
+    fails(&["serve", "nbd", &disk, "--port", &port], 1, "choose another --port");
+    let socket = d.str("none/socket");
+    fails(&["serve", "nbd", &disk, "--unix", &socket], 1, "make the directory");
+    let socket = d.file("socket", b"");
+    fails(&["serve", "nbd", &disk, "--unix", &socket], 1, "remove an old socket");
+    let two = d.str("two.img");
+    ok(&["disk", "create", "--size", "64m", &two]);
+    let text = fails(&["serve", "nbd", &two, "--port", "0"], 1, "");
+    assert!(text.contains(&format!("{two}@0")), "{text}");
+}
+
+#[test]
+fn a_temporary_folder_that_cannot_be_used_is_named() {
+    if !have(&["gzip"]) {
+        return;
+    }
+    let d = Dir::new();
+    let disk = d.file("disk", &vec![0; 24 << 20]);
+    use_image(&d, &disk);
+    tool("gzip", &["-1", &disk]);
+    let none = d.str("none");
+    let output = ffs().args(["ls", &format!("{disk}.gz")]).env("TMPDIR", &none).output().unwrap();
+    let words = text(&output);
+    assert!(!output.status.success() && words.contains(&none), "{words}");
+    assert!(words.contains("set TMPDIR to a directory with space"), "{words}");
 }
 
 #[test]

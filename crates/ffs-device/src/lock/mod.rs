@@ -139,6 +139,7 @@ pub fn lock(file: &File, path: &Path, mode: LockMode, wait: LockWait) -> Result<
         LockMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
     };
     let mut pause = FIRST_PAUSE;
+    let mut last_attempt = false;
     loop {
         match flock(file, operation) {
             Ok(()) => break,
@@ -147,6 +148,11 @@ pub fn lock(file: &File, path: &Path, mode: LockMode, wait: LockWait) -> Result<
                 let waited = start.elapsed();
                 let Some(left) = patience.checked_sub(waited).filter(|left| !left.is_zero()) else {
                     let holders = holder::find(file);
+                    // The holder may have released the lock before the search reached it.
+                    if holders.is_empty() && !last_attempt {
+                        last_attempt = true;
+                        continue;
+                    }
                     return Err(LockError::Held { image, mode, holders, waited });
                 };
                 std::thread::sleep(pause.min(left));

@@ -15,7 +15,7 @@ mod vdi;
 mod vhd;
 mod vmdk;
 
-pub(crate) use vmdk::check_names;
+pub(crate) use vmdk::vmdk_descriptor;
 
 use std::collections::BTreeMap;
 use std::io;

@@ -6,8 +6,6 @@
 //! **Reference.** VMware, "Virtual Disk Format 5.0".
 
 use std::io::Read;
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use ffs_device::{BlockDevice, DeviceError, FileDevice, Operation};
@@ -31,31 +29,19 @@ struct Vmdk {
     compressed: bool,
 }
 
-/// Fails if the descriptor of the image at `path` names a pipe or a device of characters as one of
-/// the files of the disk, or as its parent: QEMU would wait for the other end.
-pub(crate) fn check_names(file: &FileDevice, path: &Path) -> Result<(), Refused> {
+/// The text that describes the disk of an image in one file or of a description; empty if there is
+/// none.
+pub(crate) fn vmdk_descriptor(file: &dyn BlockDevice) -> Result<Vec<u8>, DeviceError> {
     let mut head = vec![0; file.len_bytes().min(MAX_DESCRIPTOR) as usize];
     file.read_at(0, &mut head)?;
-    let text = match head.starts_with(b"KDMV") && head.len() >= 512 {
-        true => descriptor(file, &head)?.unwrap_or_default(),
-        false => head,
-    };
-    let text = String::from_utf8_lossy(&text);
-    let folder = path.parent().unwrap_or(Path::new(""));
-    for line in text.lines() {
-        let Some(name) = line.split('"').nth(1) else { continue };
-        let Ok(found) = std::fs::metadata(folder.join(name)) else { continue };
-        let kind = found.file_type();
-        if !kind.is_file() && !kind.is_block_device() && !kind.is_dir() {
-            let why = format!("it names {name}, which is not a regular file or a block device");
-            return Err(Refused::Damaged(why));
-        }
+    match head.starts_with(b"KDMV") && head.len() >= 512 {
+        true => Ok(descriptor(file, &head)?.unwrap_or_default()),
+        false => Ok(head),
     }
-    Ok(())
 }
 
 /// The text that describes the disk; `None` if the file has none.
-fn descriptor(file: &FileDevice, header: &[u8]) -> Result<Option<Vec<u8>>, DeviceError> {
+fn descriptor(file: &dyn BlockDevice, header: &[u8]) -> Result<Option<Vec<u8>>, DeviceError> {
     let at = le64(header, 28).saturating_mul(SECTOR);
     let len = le64(header, 36).saturating_mul(SECTOR).min(MAX_DESCRIPTOR);
     if at == 0 || at.checked_add(len).is_none_or(|end| end > file.len_bytes()) {

@@ -76,6 +76,7 @@ fn write_beside(
 ) -> io::Result<()> {
     let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let new = tempfile::Builder::new().prefix(".ffs-expand.").tempfile_in(dir)?;
+    let file: Arc<dyn BlockDevice> = file;
     let source = Source::new(&file, 0, file.len_bytes());
     spool(source, new.as_file(), progress)?;
     new.as_file().set_permissions(Permissions::from_mode(mode))?;

@@ -35,7 +35,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ffs_device::error::{check_range, check_writable};
-use ffs_device::{BlockDevice, DeviceError, Durability, FileDevice, Operation};
+use ffs_device::{BlockDevice, DeviceError, Durability, Operation};
 
 use crate::image::{DiskImage, Refused};
 use crate::magic::Format;
@@ -76,7 +76,7 @@ struct State {
 /// A compressed disk.
 struct CompressedDisk {
     name: Arc<str>,
-    file: Arc<FileDevice>,
+    file: Arc<dyn BlockDevice>,
     format: Format,
     len: u64,
     units: Vec<Unit>,
@@ -86,7 +86,7 @@ struct CompressedDisk {
 
 /// Opens the disk in `file`, whose name is `path`.
 pub(crate) fn open(
-    file: Arc<FileDevice>,
+    file: Arc<dyn BlockDevice>,
     path: &Path,
     format: Format,
 ) -> Result<Arc<dyn DiskImage>, Refused> {
@@ -97,7 +97,11 @@ pub(crate) fn open(
         _ => vec![whole],
     };
     let cache = tempfile::tempfile().map_err(|error| {
-        Refused::Damaged(format!("no temporary file: {}", ffs_device::host_words(error)))
+        let (dir, why) = (std::env::temp_dir(), ffs_device::host_words(error));
+        let dir = dir.display();
+        Refused::Damaged(format!(
+            "no temporary file in {dir}: {why}; set TMPDIR to a directory with space"
+        ))
     })?;
     let done = vec![0; units.len()];
     let state = Mutex::new(State { done, live: None, buffer: vec![0; PIECE] });
@@ -120,13 +124,13 @@ pub(crate) fn open(
 
 /// The bytes of the file from `at` on.
 struct Source {
-    file: Arc<FileDevice>,
+    file: Arc<dyn BlockDevice>,
     at: u64,
     end: u64,
 }
 
 impl Source {
-    fn new(file: &Arc<FileDevice>, at: u64, len: u64) -> Source {
+    fn new(file: &Arc<dyn BlockDevice>, at: u64, len: u64) -> Source {
         let end = at.saturating_add(len).min(file.len_bytes());
         Source { file: Arc::clone(file), at, end }
     }

@@ -5,7 +5,7 @@
 use std::io::{self, Cursor, Read};
 use std::sync::Arc;
 
-use ffs_device::{BlockDevice, FileDevice};
+use ffs_device::BlockDevice;
 use lzma_rust2::XzReader;
 
 use super::{Decoder, MAX_UNITS, Source, Unit};
@@ -23,7 +23,7 @@ fn damaged<T>(why: &str) -> Result<T, Refused> {
 }
 
 /// The units of the file: its blocks, in all its streams.
-pub(super) fn units(file: &Arc<FileDevice>) -> Result<Vec<Unit>, Refused> {
+pub(super) fn units(file: &Arc<dyn BlockDevice>) -> Result<Vec<Unit>, Refused> {
     // Streams are found from the end; each list of blocks is in the order of the file.
     let mut streams: Vec<Vec<Unit>> = Vec::new();
     let mut count = 0;
@@ -57,7 +57,7 @@ pub(super) fn units(file: &Arc<FileDevice>) -> Result<Vec<Unit>, Refused> {
 }
 
 /// The stream that ends at byte `end`: its start, and its blocks, at most `most`.
-fn stream(file: &Arc<FileDevice>, end: u64, most: usize) -> Result<(u64, Vec<Unit>), Refused> {
+fn stream(file: &Arc<dyn BlockDevice>, end: u64, most: usize) -> Result<(u64, Vec<Unit>), Refused> {
     let mut footer = [0; 12];
     file.read_at(end - HEADER, &mut footer)?;
     let size = (u64::from(le32(&footer, 4)) + 1) * 4;
@@ -123,7 +123,7 @@ fn number(reader: &mut impl Read) -> Result<u64, Refused> {
 }
 
 /// A decoder of one block: of a stream that has only this block, with an index made for it.
-pub(super) fn decoder(file: &Arc<FileDevice>, unit: &Unit) -> io::Result<Decoder> {
+pub(super) fn decoder(file: &Arc<dyn BlockDevice>, unit: &Unit) -> io::Result<Decoder> {
     let mut header = [0; HEADER as usize];
     file.read_at(unit.header, &mut header)?;
     let packed = unit.packed.next_multiple_of(4);

@@ -5,7 +5,7 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use ffs_device::{BlockDevice, FileDevice};
+use ffs_device::BlockDevice;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
@@ -17,15 +17,17 @@ const MAGIC: u32 = 0xfd2f_b528;
 const SKIPPABLE: u32 = 0x184d_2a50;
 /// Small frames are joined to units of about this size.
 const JOIN: u64 = 1 << 20;
+/// Largest sector of a server, which may add zeros to complete the last one.
+const SECTOR: u64 = 4096;
 /// Largest window of a decoder.
 const WINDOW: u64 = 128 << 20;
 
 /// The units of the file, or `None` if a frame does not have its size in its header.
-pub(super) fn units(file: &Arc<FileDevice>) -> Result<Option<Vec<Unit>>, Refused> {
+pub(super) fn units(file: &Arc<dyn BlockDevice>) -> Result<Option<Vec<Unit>>, Refused> {
     let mut units: Vec<Unit> = Vec::new();
     let (mut at, mut start) = (0u64, 0u64);
-    while at < file.len_bytes() {
-        let Some((packed, len)) = frame(file, at)? else { return Ok(None) };
+    while at < file.len_bytes() && !only_zeros(file, at)? {
+        let Some((packed, len)) = frame(&**file, at)? else { return Ok(None) };
         let full = units.len() == MAX_UNITS;
         match units.last_mut() {
             Some(Unit { packed: all, len: Some(size), .. }) if size.saturating_add(len) <= JOIN => {
@@ -48,8 +50,19 @@ pub(super) fn units(file: &Arc<FileDevice>) -> Result<Option<Vec<Unit>>, Refused
     Ok(Some(units))
 }
 
+/// Whether only the zeros follow that a server with sectors adds.
+fn only_zeros(file: &Arc<dyn BlockDevice>, at: u64) -> Result<bool, Refused> {
+    let left = file.len_bytes() - at;
+    if left >= SECTOR {
+        return Ok(false);
+    }
+    let mut rest = [0; SECTOR as usize];
+    file.read_at(at, &mut rest[..left as usize])?;
+    Ok(rest[..left as usize].iter().all(|&byte| byte == 0))
+}
+
 /// The length of the frame at byte `at` in the file and decompressed; `None` if it has no size.
-fn frame(file: &FileDevice, at: u64) -> Result<Option<(u64, u64)>, Refused> {
+fn frame(file: &dyn BlockDevice, at: u64) -> Result<Option<(u64, u64)>, Refused> {
     let truncated = || Refused::Damaged("the file is truncated or damaged".to_owned());
     let left = file.len_bytes() - at;
     let mut head = [0; 18];
@@ -114,11 +127,31 @@ impl<R: io::BufRead> Frames<R> {
         Frames { source, decoder, within: false }
     }
 
+    /// Passes over zeros up to the end. Returns false, as [`Frames::begin`] does there.
+    fn skip_zeros(&mut self) -> io::Result<bool> {
+        loop {
+            let rest = self.source.fill_buf()?;
+            if rest.is_empty() {
+                return Ok(false);
+            }
+            if rest.iter().any(|&byte| byte != 0) {
+                return Err(io::Error::other("other data follows it"));
+            }
+            let count = rest.len();
+            self.source.consume(count);
+        }
+    }
+
     /// Begins the next frame. Returns false at the end.
     fn begin(&mut self) -> io::Result<bool> {
         loop {
-            if self.source.fill_buf()?.is_empty() {
+            let rest = self.source.fill_buf()?;
+            if rest.is_empty() {
                 return Ok(false);
+            }
+            if rest[0] == 0 {
+                // No frame begins with 0.
+                return self.skip_zeros();
             }
             match self.decoder.reset(&mut self.source) {
                 Ok(()) => return Ok(true),

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ffs_device::BlockDevice;
 use rustix::io::Errno;
 
+use super::uri;
 use super::{
     CAN_MULTI_CONN, CMD_DISC, CMD_FLUSH, CMD_READ, CMD_TRIM, CMD_WRITE, CMD_WRITE_ZEROES, EINVAL,
     EIO, ENOSPC, EPERM, FIXED_NEWSTYLE, FLAG_FUA, HAS_FLAGS, INFO_BLOCK_SIZE, INFO_EXPORT, MAGIC,
@@ -61,7 +62,10 @@ impl Server {
     /// # Errors
     /// The system's error.
     pub fn at_socket(path: &Path, device: Arc<dyn BlockDevice>) -> io::Result<Server> {
-        let listener = Listener::Unix(UnixListener::bind(path)?, path.to_owned());
+        let listener = UnixListener::bind(path)?;
+        // A client may run in another directory.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let listener = Listener::Unix(listener, path);
         Ok(Server { listener, device, connections: Arc::default() })
     }
 
@@ -78,7 +82,7 @@ impl Server {
     #[must_use]
     pub fn uri(&self) -> String {
         match &self.listener {
-            Listener::Unix(_, path) => format!("nbd+unix:///?socket={}", path.display()),
+            Listener::Unix(_, path) => format!("nbd+unix:///?socket={}", uri::encoded(path)),
             Listener::Tcp(listener) => match listener.local_addr() {
                 Ok(address) => format!("nbd://{address}"),
                 Err(_) => "nbd://".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The port that IANA assigned to NBD.
 const PORT: u16 = 10809;
@@ -104,6 +104,19 @@ fn decode(bytes: &[u8]) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
+/// A path as the value of a parameter: all but letters, digits and `/._-` becomes `%XX`.
+pub(super) fn encoded(path: &Path) -> String {
+    let mut text = String::new();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'_' | b'-' => text.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => text.push(char::from(byte)),
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
@@ -112,6 +125,14 @@ mod tests {
 
     fn tcp(host: &str, port: u16, export: &str) -> Result<Uri, String> {
         Ok(Uri { place: Place::Tcp(host.into(), port), export: export.into() })
+    }
+
+    #[test]
+    fn an_encoded_path_is_read_back() {
+        let path = Path::new("/run/a b%&?#ü.sock");
+        let read = parse(OsStr::new(&format!("nbd+unix:///?socket={}", encoded(path))));
+        assert_eq!(read.unwrap().place, Place::Unix(path.to_owned()));
+        assert_eq!(encoded(Path::new("/run/a-b_1.sock")), "/run/a-b_1.sock");
     }
 
     #[test]

@@ -1,0 +1,184 @@
+//! The files that an image names: backing files, external data files, extents of a VMDK disk. They
+//! are examined before `qemu-nbd` opens the image, because it opens them without a limit of time.
+//!
+//! **Invariant.** No file is opened unless it is a regular file or a block device: an open of a
+//! pipe waits for its other end, and one of a device of characters may have effects.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use ffs_device::{BlockDevice, DeviceError, FileDevice};
+
+use crate::blocks::vmdk_descriptor;
+use crate::bytes::{be32, be64};
+use crate::image::Refused;
+use crate::magic::{self, Format};
+
+/// Most files of a disk that are examined. A disk of VMware in pieces of 2 GB has one for each.
+const MAX_FILES: usize = 4096;
+/// Longest chain of backing files.
+const MAX_DEPTH: usize = 64;
+/// Longest name of a file.
+const MAX_NAME: u32 = 4096;
+/// Most extensions of a header that are read.
+const MAX_EXTENSIONS: usize = 64;
+/// The extension of a qcow2 header that names the external data file.
+const DATA_FILE: u32 = 0x4441_5441;
+
+/// The search: the files that were examined, by device and inode.
+struct Search {
+    seen: Vec<(u64, u64)>,
+}
+
+/// Fails if the image `file` at `path`, or one of the files behind it, names a pipe, a socket or a
+/// device of characters as a part of the disk.
+pub(crate) fn check(file: &dyn BlockDevice, path: &Path, format: Format) -> Result<(), Refused> {
+    let mut search = Search { seen: Vec::new() };
+    search.names_of(file, path, format, MAX_DEPTH)
+}
+
+impl Search {
+    fn names_of(
+        &mut self,
+        file: &dyn BlockDevice,
+        path: &Path,
+        format: Format,
+        depth: usize,
+    ) -> Result<(), Refused> {
+        let names = match format {
+            Format::Qcow | Format::Qcow2 => names_in_qcow2(file)?,
+            Format::Vmdk | Format::VmdkDescription => names_in_vmdk(file)?,
+            _ => return Ok(()),
+        };
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for name in names {
+            for found in candidates(&name) {
+                let by = if depth == MAX_DEPTH { None } else { Some(path) };
+                self.visit(folder, &found, by, depth)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Examines the file `name` of `folder`, which the image `by` names; `None` is the first one.
+    fn visit(
+        &mut self,
+        folder: &Path,
+        name: &Path,
+        by: Option<&Path>,
+        depth: usize,
+    ) -> Result<(), Refused> {
+        let path = &folder.join(name);
+        // The driver reports what does not exist.
+        let Ok(found) = std::fs::metadata(path) else { return Ok(()) };
+        let kind = found.file_type();
+        if kind.is_dir() {
+            return Ok(());
+        }
+        if !kind.is_file() && !kind.is_block_device() {
+            let by = by.map_or("it".to_owned(), |by| by.display().to_string());
+            let name = name.display();
+            let why = format!("{by} names {name}, which is not a regular file or a block device");
+            return Err(Refused::Damaged(why));
+        }
+        let place = (found.dev(), found.ino());
+        if self.seen.contains(&place) {
+            return Ok(());
+        }
+        if depth == 0 || self.seen.len() == MAX_FILES {
+            let why = format!("more than {MAX_FILES} files, or a chain of more than {MAX_DEPTH}");
+            return Err(Refused::Damaged(why));
+        }
+        self.seen.push(place);
+        // The driver also reports what cannot be opened.
+        let Ok(file) = FileDevice::open(path, false) else { return Ok(()) };
+        let format = magic::recognise(&file)?;
+        self.names_of(&file, path, format, depth - 1)
+    }
+}
+
+/// The paths that QEMU may open for `name`: the name itself, without a protocol, and each text of
+/// an option list in JSON.
+fn candidates(name: &[u8]) -> Vec<PathBuf> {
+    let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+    if let Some(json) = name.strip_prefix(b"json:") {
+        return json.split(|&byte| byte == b'"').skip(1).step_by(2).map(path).collect();
+    }
+    let mut found = vec![path(name)];
+    if let Some(colon) = name.iter().position(|&byte| byte == b':') {
+        found.push(path(&name[colon + 1..]));
+    }
+    found
+}
+
+/// The backing file and the external data file that a header of qcow or qcow2 names.
+fn names_in_qcow2(file: &dyn BlockDevice) -> Result<Vec<Vec<u8>>, DeviceError> {
+    let mut head = [0; 104];
+    let have = head.len().min(usize::try_from(file.len_bytes()).unwrap_or(usize::MAX));
+    file.read_at(0, &mut head[..have])?;
+    let mut names = Vec::new();
+    names.extend(text(file, be64(&head, 8), be32(&head, 16))?);
+    let mut at = match be32(&head, 4) {
+        0 | 1 => return Ok(names),
+        2 => 72,
+        _ => u64::from(be32(&head, 100).max(104)),
+    };
+    for _ in 0..MAX_EXTENSIONS {
+        let mut extension = [0; 8];
+        if at.saturating_add(8) > file.len_bytes() {
+            break;
+        }
+        file.read_at(at, &mut extension)?;
+        let (kind, len) = (be32(&extension, 0), be32(&extension, 4));
+        if kind == 0 {
+            break;
+        }
+        if kind == DATA_FILE {
+            names.extend(text(file, at + 8, len)?);
+        }
+        at = at.saturating_add(8 + u64::from(len).next_multiple_of(8));
+    }
+    Ok(names)
+}
+
+/// The `len` bytes at `at`; `None` if the header names no file there.
+fn text(file: &dyn BlockDevice, at: u64, len: u32) -> Result<Option<Vec<u8>>, DeviceError> {
+    let beyond = at.checked_add(len.into()).is_none_or(|end| end > file.len_bytes());
+    if at == 0 || len == 0 || len > MAX_NAME || beyond {
+        return Ok(None);
+    }
+    let mut name = vec![0; len as usize];
+    file.read_at(at, &mut name)?;
+    Ok(Some(name))
+}
+
+/// The names between quotation marks in the description of a VMDK disk.
+fn names_in_vmdk(file: &dyn BlockDevice) -> Result<Vec<Vec<u8>>, DeviceError> {
+    let text = vmdk_descriptor(file)?;
+    let names = text.split(|&byte| byte == b'\n').filter_map(|line| {
+        let name = line.split(|&byte| byte == b'"').nth(1)?;
+        (!name.is_empty()).then(|| name.to_vec())
+    });
+    Ok(names.take(MAX_FILES + 1).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use super::*;
+
+    #[test]
+    fn every_path_of_a_name_is_a_candidate() {
+        let found = |name: &str| {
+            let paths = candidates(name.as_bytes());
+            paths.iter().map(|path| path.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(found("base.raw"), ["base.raw"]);
+        assert_eq!(found("file:/a/b"), ["file:/a/b", "/a/b"]);
+        let json = r#"json:{"driver":"raw","file":{"driver":"file","filename":"/a/b"}}"#;
+        assert!(found(json).contains(&"/a/b".to_owned()), "{:?}", found(json));
+    }
+}
