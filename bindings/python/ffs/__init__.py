@@ -23,7 +23,7 @@ from ._admin import (
     fsck,
     newfs,
 )
-from ._ffs import DirEntry, ScandirIterator, Stat, StatVfs
+from ._ffs import DirEntry, ScandirIterator, Stat, StatVfs, __version__
 from ._volume import CopyError, CopyReport, RawFile, SysctlEntry, Volume, open
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "StatVfs",
     "SysctlEntry",
     "Volume",
+    "__version__",
     "build",
     "counters",
     "dumpfs",

@@ -12,6 +12,8 @@ _BytesPath = Union[bytes, os.PathLike[bytes]]
 _AnyPath = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
 _S = TypeVar("_S", str, bytes)
 
+__version__: str
+
 @final
 class Stat:
     @property

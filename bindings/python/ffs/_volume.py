@@ -176,6 +176,25 @@ def _parse_mode(mode: str) -> tuple[str, bool, bool]:
     return kinds.pop(), "+" in letters, "b" in letters
 
 
+# The volumes that file systems of fsspec have opened. A library with threads of its own, such as
+# pyarrow, may drop its last reference to such a file system a moment after its function returned.
+_of_fsspec: weakref.WeakSet[Volume] = weakref.WeakSet()
+_of_fsspec_lock = threading.Lock()
+# How long an open waits for that, in seconds.
+_RELEASE_TIME = 5.0
+
+
+def _default_timeout(image: AnyPath) -> float:
+    """How long to wait for the lock of `image` if the caller gives no time."""
+    path = os.path.realpath(os.fsencode(image))
+    with _of_fsspec_lock:
+        volumes = list(_of_fsspec)
+    for volume in volumes:
+        if not volume.closed and os.path.realpath(os.fsencode(volume.image)) == path:
+            return _RELEASE_TIME
+    return 0.0
+
+
 class Volume(_ffs.Volume):
     """An open file system. Paths begin at its root, with or without a slash.
 
@@ -516,6 +535,13 @@ class Volume(_ffs.Volume):
         }
 
 
+def keep_for_fsspec(volume: Volume) -> Volume:
+    """Notes a volume that a file system of fsspec has opened."""
+    with _of_fsspec_lock:
+        _of_fsspec.add(volume)
+    return volume
+
+
 def _checked(report: CopyReport, check: bool) -> CopyReport:
     if check and report.failed:
         raise CopyError(report)
@@ -544,12 +570,14 @@ def open(
     partition: int | None = None,
     snapshot: AnyPath | None = None,
     user: tuple[int, int] | None = None,
-    lock_timeout: float = 0.0,
+    lock_timeout: float | None = None,
 ) -> Volume:
     """Opens the file system in `image`: a file, a block device, a container or an NBD URI.
 
     `mode` is "r" or "r+". An image that is open for writing cannot be opened again meanwhile;
-    `lock_timeout` is how many seconds to wait for another user of it.
+    `lock_timeout` is how many seconds to wait for another user of it. The default is 0, and 5 for
+    an image that a file system of fsspec in this process has open, which a library may be about to
+    release.
 
     `partition` is its number on a disk image; without it the one BSD partition is found.
     `snapshot` is the path of a snapshot in the volume, which is opened in place of the volume.
@@ -561,5 +589,5 @@ def open(
         partition=partition,
         snapshot=snapshot,
         user=user,
-        lock_timeout=lock_timeout,
+        lock_timeout=_default_timeout(image) if lock_timeout is None else lock_timeout,
     )

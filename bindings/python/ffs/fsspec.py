@@ -19,7 +19,7 @@ import fsspec
 from fsspec.spec import AbstractFileSystem
 
 from . import _ffs
-from ._volume import Volume
+from ._volume import Volume, keep_for_fsspec
 from ._volume import open as _open_volume
 
 _LOCAL = ("file", "local")
@@ -53,7 +53,7 @@ class UFSFileSystem(AbstractFileSystem):  # type: ignore[misc]
         partition: int | None = None,
         snapshot: str | None = None,
         user: tuple[int, int] | None = None,
-        lock_timeout: float = 0.0,
+        lock_timeout: float | None = None,
         **storage_options: Any,
     ) -> None:
         super().__init__(**storage_options)
@@ -74,7 +74,8 @@ class UFSFileSystem(AbstractFileSystem):  # type: ignore[misc]
             "lock_timeout": lock_timeout,
         }
         if target_protocol in (None, *_LOCAL):
-            self.volume = _open_volume(image, "r+" if write else "r", **options)
+            opened = _open_volume(image, "r+" if write else "r", **options)
+            self.volume = keep_for_fsspec(opened)
             return
         if write:
             raise ValueError(f"an image of protocol {target_protocol} can only be read")

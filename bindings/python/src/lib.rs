@@ -43,6 +43,8 @@ use pyo3::prelude::*;
 /// The native part of the package `ffs`.
 #[pymodule]
 mod _ffs {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use crate::admin::{build, dumpfs, fsck, newfs};
     #[pymodule_export]
@@ -53,4 +55,9 @@ mod _ffs {
     use crate::stat::{Stat, StatVfs};
     #[pymodule_export]
     use crate::volume::Volume;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
 }

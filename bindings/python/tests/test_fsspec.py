@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
+import threading
+import time
 
 import pytest
 
@@ -181,7 +184,9 @@ def test_pickles_and_volumes(data):
         file.close()
 
 
-def test_pandas(data):
+# FFS_REPEAT=200 shows that no round depends on the threads of pyarrow.
+@pytest.mark.parametrize("_round", range(int(os.environ.get("FFS_REPEAT", "3"))))
+def test_pandas(data, _round):
     pandas = pytest.importorskip("pandas")
     url = f"ufs://data/x.csv::file://{data}"
     frame = pandas.read_csv(url)
@@ -198,6 +203,33 @@ def test_pandas(data):
     )
     again = pandas.read_csv("ufs://data/out.csv", storage_options={"image": str(data)})
     assert again.equals(frame)
+
+
+def test_a_library_that_releases_late(data):
+    """As pyarrow, whose threads drop a file after the function that read it has returned."""
+
+    def hold_for(seconds, opened):
+        opened.read(1)
+        time.sleep(seconds)
+        del opened
+
+    files = [UFSFileSystem(data).open("/data/y.csv")]
+    thread = threading.Thread(target=hold_for, args=(0.5, files[0]))
+    files.clear()
+    thread.start()
+    # The thread gives up its reference when it ends.
+    del thread
+    with ffs.open(data, "r+") as volume:
+        volume.write_text("/data/z.csv", "a,b\n7,8\n")
+    files = [UFSFileSystem(data).open("/data/y.csv")]
+    start = time.monotonic()
+    with pytest.raises(OSError, match="in use"):
+        UFSFileSystem(data, write=True, lock_timeout=0)
+    # Other objects than those of fsspec are not waited for.
+    with ffs.open(data), pytest.raises(OSError, match="in use"):
+        files.clear()
+        UFSFileSystem(data, write=True)
+    assert time.monotonic() - start < 4
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import gc
+import importlib.metadata
 import os
 import pathlib
+import re
 import stat
 
 import pytest
@@ -255,6 +257,11 @@ def test_user(image):
     with ffs.open(image, "r", user=(1000, 1000)) as volume:
         with pytest.raises(PermissionError):
             volume.listdir("/private")
+
+
+def test_the_version_is_that_of_the_package():
+    assert ffs.__version__ == importlib.metadata.version("bsdffs")
+    assert re.fullmatch(r"\d+\.\d+\.\d+(-\S+)?", ffs.__version__)
 
 
 def test_opening(image, tmp_path):

@@ -8,6 +8,8 @@ from typing import Any
 
 import ffs
 
+VERSION: str = ffs.__version__
+
 
 def sizes(image: Path) -> dict[str, int]:
     """The size of each regular file."""
