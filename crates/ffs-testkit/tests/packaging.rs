@@ -180,7 +180,17 @@ fn scripts_pass_shellcheck() {
     if !have(&["shellcheck"]) {
         return;
     }
-    let scripts = ["install", "make", "smoke", "test-deb", "test-install", "helper", "PKGBUILD"];
+    let scripts = [
+        "install",
+        "make",
+        "size",
+        "smoke",
+        "test-deb",
+        "test-install",
+        "test-wheel",
+        "helper",
+        "PKGBUILD",
+    ];
     let mut command = Command::new("shellcheck");
     command.current_dir(repository::root().join("packaging")).args(scripts);
     let output = command.output().unwrap();

@@ -1,5 +1,7 @@
 //! Holes: a sink that makes or fills them.
 
+use std::sync::LazyLock;
+
 use super::entry::{Entry, EntryKind};
 use super::error::{PartialFile, SinkError, SinkResult};
 use super::report::CopyReport;
@@ -7,7 +9,8 @@ use super::sink::Sink;
 
 /// Length and alignment of the zeros that become a hole, bytes.
 const HOLE: u64 = 4096;
-static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
+/// On the heap: the file of the program would contain an array.
+static ZEROS: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; 128 << 10].into_boxed_slice());
 
 /// What becomes of zeros and holes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

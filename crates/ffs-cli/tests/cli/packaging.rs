@@ -73,3 +73,20 @@ fn a_link_to_the_program_is_replaced_and_not_written_through() {
     assert!(fs::read(prefix.join("bin/ffs")).unwrap() == fs::read(program()).unwrap());
     assert!(fs::symlink_metadata(&helper).unwrap().is_file());
 }
+
+#[test]
+fn a_program_that_is_too_large_is_refused() {
+    let d = Dir::new();
+    let size = packaging("size");
+    let check = |bytes: u64| {
+        let file = d.str("ffs");
+        fs::File::create(&file).unwrap().set_len(bytes).unwrap();
+        call(Path::new("sh"), &[size.to_str().unwrap(), &file])
+    };
+    assert!(check(14_999_999).status.success());
+    let refused = check(15_000_000);
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused));
+    assert!(text(&refused).contains("has 15000000 bytes, expected less than 15000000"));
+    let make = fs::read_to_string(packaging("make")).unwrap();
+    assert!(make.contains("packaging/size \"$ffs\""));
+}

@@ -2,6 +2,8 @@
 //!
 //! Reference: `spec/on-disk-format.md` §7.7.
 
+use std::sync::LazyLock;
+
 use super::{BufFill, InodeData, InodeView, LockedInode};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
@@ -10,7 +12,8 @@ use ffs_ondisk::{FileType, Lbn, Timespec};
 
 /// Zeros for [`LockedInode::zero_range`]. It writes up to the next multiple of this length, so that
 /// each write is of whole blocks.
-static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+/// On the heap: the file of the program would contain an array.
+static ZEROS: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; 1 << 16].into_boxed_slice());
 
 /// Whether allocating blocks may make a file longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,6 +19,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::sync::LazyLock;
 
 use ffs_core::DeviceNumber;
 
@@ -37,7 +38,8 @@ use records::Records;
 /// Bytes of a record: the length of an archive is a multiple of it.
 const RECORD: u64 = 20 * BLOCK as u64;
 /// Zeros for holes and padding.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+/// On the heap: the file of the program would contain an array.
+static ZEROS: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; 64 << 10].into_boxed_slice());
 
 /// Writes an archive to `out`.
 pub struct TarSink<W> {
