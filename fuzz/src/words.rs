@@ -33,10 +33,12 @@ fn shell_line(text: &[u8]) {
     let Ok((Parsed::Words(words), _)) = line::parse(text) else { return };
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     assert!(!words.is_empty() && words.iter().all(|word| !word.contains(&0)));
-    let quoted: Option<Vec<String>> = words.iter().map(|word| line::quoted(word)).collect();
+    let quoted: Vec<String> = words.iter().map(|word| line::quoted(word)).collect();
     // An empty word has no quoted form, and a minus in front of a command is a mark.
     let plain = words.iter().all(|word| !word.is_empty()) && !words[0].starts_with(b"-");
-    let Some(quoted) = quoted.filter(|_| plain) else { return };
+    if !plain {
+        return;
+    }
     let again = line::parse(quoted.join(" ").as_bytes());
     let Ok((Parsed::Words(again), false)) = again else { panic!("{quoted:?}: {again:?}") };
     assert!(again.iter().map(|word| word.as_bytes()).eq(words), "{again:?}");
@@ -45,9 +47,9 @@ fn shell_line(text: &[u8]) {
 fn completion(text: &str) {
     let (done, word) = text.split_at(line::last_word(text));
     if let Some(word) = line::unquoted(word)
-        && let Some(quoted) = line::quoted(&word)
         && !word.is_empty()
     {
+        let quoted = line::quoted(&word);
         assert_eq!(line::unquoted(&quoted), Some(word), "after {done:?}");
     }
 }

@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. If the program is called by a BSD name (`newfs`, `fsck_ffs`, `mount.fuse.ffs` ...), it runs
 //!    the command of that name.
-//! 2. A wrong command line exits with the code of BSD's program of that name.
+//! 2. A wrong command line exits with 64. Only the administration programs of BSD and diff(1) keep
+//!    their codes, which scripts test: `Doc::usage_code`, docs/guide/streams.md.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -194,7 +195,7 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
             Ok(()) => {
                 expand::set(ffs.write);
                 start_log(command);
-                finish(ffs.command.run())
+                finish(ffs.command.run(), usage_code(known))
             }
             Err(error) => {
                 output::error(format!("--log: {error}"));
@@ -255,7 +256,7 @@ fn alone<A: Args>(
             // Only a filter of the command line is an error.
             let _ = log::set_filter(None);
             start_log(command);
-            finish(run(args))
+            finish(run(args), usage_code(doc))
         }
         Err(error) => output::usage(error, usage_code(doc)),
     }
@@ -289,6 +290,9 @@ Try it:
   ffs stat /mnt                    show counters of a mount; `ffs sysctl /mnt` shows its switches
   ffs lab compare dirs             measure directory operations, also of other file systems
 
+Exit status: 0 if a command succeeded, 1 if something failed, 64 if the command line is wrong, 130
+after ^C. The administration programs of BSD keep their codes; `ffs COMMAND --help` has them all.
+
 `ffs COMMAND --help` describes a command; `ffs man DIR` writes the manual pages.";
 
 /// The exit code of a wrong command line.
@@ -296,15 +300,15 @@ fn usage_code(doc: Option<&Doc>) -> u8 {
     doc.map_or(EX_USAGE, |doc| doc.usage_code)
 }
 
-/// Prints the error of a command; returns the exit code.
-fn finish(outcome: Outcome) -> u8 {
+/// Prints the error of a command; returns the exit code, `usage_code` for a wrong command line.
+fn finish(outcome: Outcome, usage_code: u8) -> u8 {
     match outcome {
         Ok(code) => code,
         Err(failure) => {
             if !failure.text.is_empty() {
                 output::error(&failure.text);
             }
-            failure.code
+            failure.code_for(usage_code)
         }
     }
 }
@@ -312,6 +316,7 @@ fn finish(outcome: Outcome) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     #[test]
     fn the_command_line_is_sound_and_every_command_documented() {
@@ -323,6 +328,71 @@ mod tests {
         }
         for (_, command) in MULTICALL {
             assert!(doc(command).is_some());
+        }
+    }
+
+    /// The exit code of a wrong command line of each command, by the table of the guide.
+    fn codes_of_the_guide() -> (BTreeMap<String, u8>, u8) {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/streams.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let table = page.split_once("\n## Exit codes\n").unwrap().1;
+        let (mut codes, mut others) = (BTreeMap::new(), None);
+        let rows = table.lines().skip_while(|line| !line.starts_with("| ---")).skip(1);
+        for row in rows.take_while(|line| line.starts_with('|')) {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let code = cells[2].parse().unwrap();
+            if cells[1].starts_with("all others") {
+                assert_eq!(others.replace(code), None);
+                continue;
+            }
+            for name in cells[1].split(", ") {
+                let name = name.trim_matches('`').to_owned();
+                assert_eq!(codes.insert(name, code), None, "{row}");
+            }
+        }
+        (codes, others.unwrap())
+    }
+
+    /// Runs every command at and below `command` with an unknown option, and every command that
+    /// has subcommands without one.
+    fn check_codes(command: &Command, words: &[&str], expected: u8) -> usize {
+        let exits = |more: Option<&str>| {
+            let words: Vec<OsString> =
+                words.iter().copied().chain(more).map(OsString::from).collect();
+            assert_eq!(run(words.clone()), expected, "{words:?}");
+        };
+        exits(Some("--no-such-option"));
+        if command.is_subcommand_required_set() {
+            exits(None);
+        }
+        let below = command.get_subcommands().filter(|sub| sub.get_name() != "help");
+        let counts = below.map(|sub| {
+            let words: Vec<&str> = words.iter().copied().chain([sub.get_name()]).collect();
+            check_codes(sub, &words, expected)
+        });
+        1 + counts.sum::<usize>()
+    }
+
+    #[test]
+    fn a_wrong_command_line_has_the_exit_code_of_the_guide() {
+        let (mut codes, others) = codes_of_the_guide();
+        let line = command_line();
+        let mut count = 0;
+        for sub in line.get_subcommands().filter(|sub| sub.get_name() != "help") {
+            let name = sub.get_name();
+            let expected = codes.remove(name).unwrap_or(others);
+            count += check_codes(sub, &["ffs", name], expected);
+            for (alone, _) in MULTICALL.iter().filter(|(_, command)| *command == name) {
+                check_codes(sub, &[alone], expected);
+            }
+            let rows = doc(name).unwrap().exit_rows();
+            let row = rows.iter().find(|(code, _)| *code == expected.to_string());
+            assert!(row.unwrap().1.ends_with("the command line is wrong"), "{name}");
+        }
+        assert!(count > 80, "{count} commands");
+        assert!(codes.is_empty(), "no such commands: {codes:?}");
+        for words in [&["ffs"][..], &["ffs", "--no-such-option"], &["ffs", "no-such-command"]] {
+            assert_eq!(run(words.iter().map(OsString::from).collect()), others, "{words:?}");
         }
     }
 }

@@ -12,7 +12,8 @@ use ffs_admin::AdminError;
 pub(crate) use ffs_device::shell_word;
 use ffs_device::{DeviceError, host_words};
 
-/// Exit code of a wrong command line, where BSD has no other (`EX_USAGE`).
+/// Exit code of a wrong command line (`EX_USAGE`), except of the commands that `Doc::usage_code`
+/// gives another.
 pub(crate) const EX_USAGE: u8 = 64;
 /// Exit code of a program that SIGINT ended.
 pub(crate) const INTERRUPTED: u8 = 130;
@@ -31,17 +32,19 @@ pub(crate) struct Failure {
     pub text: String,
     /// The volume has no space or no inodes left.
     pub full: bool,
+    /// The command line is wrong: [`Failure::code_for`] has the exit code.
+    pub usage: bool,
 }
 
 impl Failure {
     /// Exit code 1, `what: why`.
     pub(crate) fn new(what: impl Display, why: impl Display) -> Failure {
-        Failure { code: 1, text: format!("{what}: {why}"), full: false }
+        Failure::plain(format!("{what}: {why}"))
     }
 
     /// Exit code 1 and a whole sentence.
     pub(crate) fn plain(text: impl Display) -> Failure {
-        Failure { code: 1, text: text.to_string(), full: false }
+        Failure { code: 1, text: text.to_string(), full: false, usage: false }
     }
 
     /// The error of an administration tool on `image`, with a hint.
@@ -85,7 +88,12 @@ impl Failure {
 
     /// A wrong command line.
     pub(crate) fn usage(text: impl Display) -> Failure {
-        Failure { code: EX_USAGE, ..Failure::plain(text) }
+        Failure { code: EX_USAGE, usage: true, ..Failure::plain(text) }
+    }
+
+    /// The exit code of a command that exits with `usage_code` if its command line is wrong.
+    pub(crate) fn code_for(&self, usage_code: u8) -> u8 {
+        if self.usage { usage_code } else { self.code }
     }
 
     /// Stopped by SIGINT or SIGTERM.
@@ -116,6 +124,7 @@ impl Failure {
     #[must_use]
     pub(crate) fn code(mut self, code: u8) -> Failure {
         self.code = code;
+        self.usage = false;
         self
     }
 }

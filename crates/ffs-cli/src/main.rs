@@ -12,6 +12,7 @@
 //! | `mode`, `owner`, `acl` | arguments of chmod(1), chown(8) and setfacl(1) |
 //! | `pattern` | patterns of `cp --exclude` and `diff -x` |
 //! | `quotas` | volumes with quotas, for the quota commands |
+//! | `changes` | `--json` of the commands that change files |
 //! | `log` | which events are logged, and where |
 //! | `output`, `progress`, `fail`, `signals` | messages, progress bars, errors, SIGINT |
 //! | `bgfsck` | the check in the background |
@@ -30,6 +31,7 @@ mod app;
 mod archive_file;
 mod bgfsck;
 mod bsd;
+mod changes;
 mod cmd;
 mod compare;
 mod copying;

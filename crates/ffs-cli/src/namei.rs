@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 
 pub(crate) use bsdffs::namei::{Last, PathError, basename, components, join};
 use bsdffs::namei::{namei_from, parent_from};
-use ffs_core::{Cred, Error, Ffs, Ino, NodeKind, Vnode};
+use ffs_core::{Attr, Cred, Error, Ffs, Ino, NodeKind, Vnode};
 
 use crate::fail::{Failure, show};
 use crate::session::Session;
@@ -73,6 +73,11 @@ impl Session {
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(self.failed(path, error)),
         }
+    }
+
+    /// The attributes of the file at `path`, if it exists.
+    pub(crate) fn attr_of(&self, path: &[u8], last: Last) -> Option<Attr> {
+        namei(&self.ffs, &self.cred, path, last).ok().map(|file| self.ffs.getattr(&file))
     }
 
     /// The file at `path`, behind symbolic links. If it does not exist, it is created if `create`

@@ -13,7 +13,7 @@ use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Padding, Style};
 
-use crate::fail::{EX_USAGE, Failure};
+use crate::fail::Failure;
 use crate::progress;
 
 static COMMAND: Mutex<String> = Mutex::new(String::new());
@@ -87,7 +87,7 @@ pub(crate) fn usage(mut error: clap::Error, code: u8) -> u8 {
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
-            EX_USAGE
+            code
         }
         _ => {
             let text = error.render().to_string();

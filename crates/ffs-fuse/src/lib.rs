@@ -103,6 +103,7 @@ pub use error::{MountError, NoIoUring};
 #[cfg(target_os = "linux")]
 pub use helper::run_as_helper;
 pub use log::LogWriter;
+pub use mountinfo::mounts_of_user;
 pub use options::{OptionError, Options, UseIoUring, describe_options, parse_options};
 pub use owners::Owners;
 pub use params::{CheckFn, CheckResult, CheckRun, MountRequest, Mounted, Opener, UnmountRequest};

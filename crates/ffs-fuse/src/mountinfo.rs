@@ -40,12 +40,35 @@ impl Mount {
 /// The topmost mount on `mount_point`. On systems other than Linux, where ffs mounts nothing, there
 /// is none.
 pub(crate) fn find(mount_point: &Path) -> io::Result<Option<Mount>> {
-    if !cfg!(target_os = "linux") {
-        return Ok(None);
+    let table = read()?;
+    Ok(mounts(&table).find(|m| m.mount_point == mount_point))
+}
+
+/// The directories of the mounts of ffs that the user `uid` made, the last one first, because it
+/// may be inside of an earlier one. On systems other than Linux there is none.
+///
+/// # Errors
+/// The mount table cannot be read.
+pub fn mounts_of_user(uid: u32) -> io::Result<Vec<PathBuf>> {
+    Ok(of_user(&read()?, uid))
+}
+
+fn read() -> io::Result<Vec<u8>> {
+    match cfg!(target_os = "linux") {
+        true => std::fs::read("/proc/self/mountinfo"),
+        false => Ok(Vec::new()),
     }
-    let table = std::fs::read("/proc/self/mountinfo")?;
-    let mut mounts = table.split(|b| *b == b'\n').rev().filter_map(parse);
-    Ok(mounts.find(|m| m.mount_point == mount_point))
+}
+
+/// The mounts of a table, the last one first.
+fn mounts(table: &[u8]) -> impl Iterator<Item = Mount> {
+    table.split(|b| *b == b'\n').rev().filter_map(parse)
+}
+
+fn of_user(table: &[u8], uid: u32) -> Vec<PathBuf> {
+    let uid = uid.to_string();
+    let made = mounts(table).filter(|m| m.is_ours() && m.owner() == Some(&uid));
+    made.map(|m| m.mount_point).collect()
 }
 
 /// `ID PARENT MAJ:MIN ROOT MOUNTPOINT OPTIONS [TAGS...] - TYPE SOURCE FSOPTIONS`
@@ -101,5 +124,18 @@ mod tests {
         assert_eq!((m.owner(), m.source.as_path()), (Some("0"), Path::new("/x.img")));
         assert_eq!(parse(b"62 30 0:48 / /mnt rw"), None);
         assert!(find(Path::new("/proc")).unwrap().is_some());
+    }
+
+    #[test]
+    fn only_the_mounts_of_the_user_are_found_and_the_last_one_is_first() {
+        let table = br"20 1 0:2 / / rw - ext4 /dev/a rw
+62 30 0:48 / /mnt/a\040b\134 rw,nosuid shared:1 - fuse.ffs /x.img rw,user_id=7,group_id=7
+63 30 0:49 / /mnt/other rw - fuse.ffs /y.img rw,user_id=70,group_id=7
+64 30 0:50 / /mnt/sshfs rw - fuse.sshfs host: rw,user_id=7
+65 62 0:51 / /mnt/a\040b\134/c rw shared:2 master:1 - fuseblk.ffs /dev/b rw,user_id=7
+";
+        let found = of_user(table, 7);
+        assert_eq!(found, [PathBuf::from(r"/mnt/a b\/c"), PathBuf::from(r"/mnt/a b\")]);
+        assert!(of_user(b"", 7).is_empty() && of_user(b"1 2 3 4", 7).is_empty());
     }
 }

@@ -33,6 +33,7 @@ const LIST: &[(&str, How, &str)] = &[
     ("ffs-cli/src/cmd/lab/record.rs", Optional, "memory as a directory, for a mount"),
     ("ffs-cli/src/cmd/lab/record/calls.rs", Branch, "FreeBSD has no ENODATA"),
     ("ffs-cli/src/cmd/lab/stress.rs", Gated, "stress of mounts"),
+    ("ffs-cli/src/cmd/umount.rs", Optional, "the mount table, in a message"),
     ("ffs-cli/src/hugepages.rs", Branch, "a setting of glibc"),
     ("ffs-cli/src/memory.rs", Optional, "available memory"),
     ("ffs-cli/src/signals.rs", Optional, "signals that the caller ignores"),

@@ -44,6 +44,8 @@ pub enum BuildError {
         has: u64,
         /// Space that the tree needs, bytes.
         needs: u64,
+        /// A size that is enough, bytes; `None` if none was found.
+        enough: Option<u64>,
     },
     /// A file system of the given size has too few inodes for the tree.
     TooFewInodes {
@@ -53,6 +55,8 @@ pub enum BuildError {
         has: u64,
         /// Inodes that the tree needs.
         needs: u64,
+        /// A size that is enough, bytes; `None` if none was found.
+        enough: Option<u64>,
     },
     /// No size fits the tree with the given options.
     NoSizeFits,
@@ -117,11 +121,11 @@ impl fmt::Display for BuildError {
                 let (has, needs) = (human_size(*has), human_size(*needs));
                 write!(f, "has {has}, but the file system needs {needs}")
             }
-            BuildError::TooLittleSpace { size, has, needs } => {
+            BuildError::TooLittleSpace { size, has, needs, .. } => {
                 let [size, has, needs] = [size, has, needs].map(|&bytes| human_size(bytes));
                 write!(f, "a file system of {size} holds {has} of data; the tree needs {needs}")
             }
-            BuildError::TooFewInodes { size, has, needs } => {
+            BuildError::TooFewInodes { size, has, needs, .. } => {
                 let size = human_size(*size);
                 write!(f, "a file system of {size} has {has} inodes; the tree needs {needs}")
             }

@@ -10,6 +10,8 @@
 //! 2. A directory counts once, whether it is an entry of its own or only part of a path.
 //! 3. Memory is linear in the number of names, for paths of any depth.
 
+mod enough;
+
 use std::collections::BTreeMap;
 
 use ffs_admin::AdminError;
@@ -368,14 +370,22 @@ impl Survey {
 
     /// Fails if a file system of `size` bytes cannot hold the tree.
     pub(super) fn check_fits(&self, options: &NewfsOptions, size: u64) -> Result<(), BuildError> {
-        let report = dry_run(options, size).map_err(BuildError::Newfs)?;
+        let report = match dry_run(options, size) {
+            Err(AdminError::Size(_)) => {
+                let (needs, enough) = (self.total() * self.fsize, self.enough(options));
+                return Err(BuildError::TooLittleSpace { size, has: 0, needs, enough });
+            }
+            report => report.map_err(BuildError::Newfs)?,
+        };
         let free = free_frags(options, &report);
         let (_, inodes) = capacity(options, &report);
         if free < self.total() {
             let (has, needs) = (free * self.fsize, self.total() * self.fsize);
-            Err(BuildError::TooLittleSpace { size, has, needs })
+            let enough = self.enough(options);
+            Err(BuildError::TooLittleSpace { size, has, needs, enough })
         } else if inodes < self.inodes {
-            Err(BuildError::TooFewInodes { size, has: inodes, needs: self.inodes })
+            let enough = self.enough(options);
+            Err(BuildError::TooFewInodes { size, has: inodes, needs: self.inodes, enough })
         } else {
             Ok(())
         }

@@ -300,8 +300,11 @@ pub(crate) fn build_failure(name: &str, error: &BuildError) -> Failure {
         }
         BuildError::DeviceTooSmall { .. } => failure
             .hint("use a larger partition or disk, a smaller tree, or a smaller --size or --free"),
-        BuildError::TooLittleSpace { .. } | BuildError::TooFewInodes { .. } => {
-            failure.hint("omit --size to make it fit, or choose -i for more inodes")
+        BuildError::TooLittleSpace { enough, .. } | BuildError::TooFewInodes { enough, .. } => {
+            let enough = enough.map_or_else(String::new, |enough| {
+                format!("a size of {}m is enough; or ", enough.div_ceil(1 << 20))
+            });
+            failure.hint(format!("{enough}omit --size to make it fit"))
         }
         BuildError::NoSizeFits => failure.hint("give a size with --size"),
         BuildError::SizeNeeded => failure.hint("give --size"),

@@ -23,7 +23,7 @@ pub(crate) const DOC: Doc = Doc {
     exit: EXIT,
     see_also: &["ffs-cp(1)", "ffs-ls(1)"],
     section: "1",
-    usage_code: 1,
+    usage_code: 64,
 };
 
 /// Write files of an image to standard output.

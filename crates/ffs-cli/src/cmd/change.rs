@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use ffs_core::{Attr, Error, FileType, Vnode};
 
+use crate::changes::{Changes, Detail};
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::{last, one_image};
 use crate::output;
@@ -26,6 +27,9 @@ pub(crate) struct Which {
     /// Print the name of each changed file, with the old and the new value
     #[arg(short = 'v')]
     verbose: bool,
+    /// Print JSON, one object a line: each file before and after
+    #[arg(long)]
+    json: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -44,6 +48,30 @@ pub(crate) enum Links {
 pub(crate) type Change<'a> =
     dyn FnMut(&Session, &Vnode, &Attr) -> Result<Option<(String, String)>, Error> + 'a;
 
+/// How a command changes files.
+struct How<'a> {
+    links: Links,
+    /// The values are access lists, which are no attributes.
+    lists: bool,
+    change: Box<Change<'a>>,
+    changes: Changes,
+}
+
+/// Reads the value that precedes the files, and refuses one that is a file in an image.
+///
+/// # Errors
+/// `parse` fails, or the value is IMAGE:/path.
+pub(crate) fn first<T>(
+    text: &str,
+    form: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, String> {
+    match text.contains(":/") || text.contains(":#") {
+        true => Err(format!("the new value comes first; write: ffs {form} {text}")),
+        false => parse(text),
+    }
+}
+
 impl Which {
     /// Applies the change that `prepare` returns to each of the files.
     pub(crate) fn run<'a>(
@@ -51,10 +79,29 @@ impl Which {
         links: Links,
         prepare: impl FnOnce(&Session) -> Result<Box<Change<'a>>, Failure>,
     ) -> Outcome {
+        self.run_on(links, false, prepare)
+    }
+
+    /// Applies the change of access lists that `prepare` returns to each of the files.
+    pub(crate) fn run_on_lists<'a>(
+        &self,
+        prepare: impl FnOnce(&Session) -> Result<Box<Change<'a>>, Failure>,
+    ) -> Outcome {
+        self.run_on(Links::Skip, true, prepare)
+    }
+
+    fn run_on<'a>(
+        &self,
+        links: Links,
+        lists: bool,
+        prepare: impl FnOnce(&Session) -> Result<Box<Change<'a>>, Failure>,
+    ) -> Outcome {
         let (image, paths) = one_image(&self.paths)?;
         let session = Session::write(&image).map_err(|failure| self.in_order(failure))?;
-        let result = prepare(&session).and_then(|mut change| {
-            paths.iter().try_for_each(|path| self.change(&session, path, links, &mut *change))
+        let result = prepare(&session).and_then(|change| {
+            let mut how = How { links, lists, change, changes: Changes::new(self.json) };
+            paths.iter().try_for_each(|path| self.change(&session, path, &mut how))?;
+            how.changes.flush()
         });
         session.finish_with(result)?;
         Ok(u8::from(output::errors() > 0))
@@ -72,15 +119,10 @@ impl Which {
         }
     }
 
-    /// Changes the file at `path`, with `-R` the tree; fails only if it is interrupted.
-    fn change(
-        &self,
-        session: &Session,
-        path: &[u8],
-        links: Links,
-        change: &mut Change<'_>,
-    ) -> Result<(), Failure> {
-        let itself = self.no_follow || self.recursive && links == Links::Change;
+    /// Changes the file at `path`, with `-R` the tree; fails only if it is interrupted, or if
+    /// standard output cannot be written.
+    fn change(&self, session: &Session, path: &[u8], how: &mut How<'_>) -> Result<(), Failure> {
+        let itself = self.no_follow || self.recursive && how.links == Links::Change;
         let root = match session.find(path, last(itself)) {
             Ok(root) => root,
             Err(failure) => {
@@ -92,15 +134,20 @@ impl Which {
             let Step::Before(Visit { path, file, attr, depth }) = step else {
                 return Ok(Next::Skip);
             };
-            let skipped = depth > 0 && links == Links::Skip && !self.no_follow;
+            let skipped = depth > 0 && how.links == Links::Skip && !self.no_follow;
             if skipped && attr.kind == FileType::Symlink {
                 return Ok(Next::Skip);
             }
-            match change(session, file, attr) {
-                Ok(Some((old, new))) if self.verbose => {
-                    output::note(format!("{}: {old} -> {new}", show(path)));
+            match (how.change)(session, file, attr) {
+                Ok(values) => {
+                    if let Some((old, new)) = values.as_ref().filter(|_| self.verbose) {
+                        output::note(format!("{}: {old} -> {new}", show(path)));
+                    }
+                    let values = values.filter(|_| how.lists);
+                    let detail = values.map(|(before, after)| Detail::Acl { before, after });
+                    let after = session.ffs.getattr(file);
+                    how.changes.detailed(path, Some(attr), Some(&after), detail)?;
                 }
-                Ok(_) => {}
                 Err(error) => output::error(session.failed(path, error).text),
             }
             Ok(if self.recursive { Next::Enter } else { Next::Skip })

@@ -2,7 +2,7 @@
 
 use ffs_core::SetAttr;
 
-use super::change::{Links, Which};
+use super::change::{Links, Which, first};
 use super::{Doc, EXIT};
 use crate::fail::Outcome;
 use bsdffs::flags::{FlagsChange, to_text};
@@ -34,10 +34,14 @@ pub(crate) const DOC: Doc = Doc {
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
     /// The flags, such as uchg,nodump or noschg
-    #[arg(value_name = "FLAGS", value_parser = FlagsChange::parse)]
+    #[arg(value_name = "FLAGS", value_parser = flags)]
     flags: FlagsChange,
     #[command(flatten)]
     which: Which,
+}
+
+fn flags(text: &str) -> Result<FlagsChange, String> {
+    first(text, "chflags FLAGS", FlagsChange::parse)
 }
 
 pub(crate) fn run(args: Args) -> Outcome {

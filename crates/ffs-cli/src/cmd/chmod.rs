@@ -2,7 +2,7 @@
 
 use ffs_core::{FileType, SetAttr};
 
-use super::change::{Links, Which};
+use super::change::{Links, Which, first};
 use super::{Doc, EXIT};
 use crate::fail::Outcome;
 use crate::parse::mode::ModeChange;
@@ -37,10 +37,14 @@ pub(crate) const DOC: Doc = Doc {
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
     /// The mode, such as 755 or go-w
-    #[arg(value_name = "MODE", value_parser = ModeChange::parse, allow_hyphen_values = true)]
+    #[arg(value_name = "MODE", value_parser = mode, allow_hyphen_values = true)]
     mode: ModeChange,
     #[command(flatten)]
     which: Which,
+}
+
+fn mode(text: &str) -> Result<ModeChange, String> {
+    first(text, "chmod MODE", ModeChange::parse)
 }
 
 pub(crate) fn run(args: Args) -> Outcome {

@@ -2,7 +2,7 @@
 
 use ffs_core::{SetAttr, SetIdBits};
 
-use super::change::{Links, Which};
+use super::change::{Links, Which, first};
 use super::{Doc, EXIT};
 use crate::fail::Outcome;
 use crate::owner::OwnerChange;
@@ -33,10 +33,14 @@ pub(crate) const DOC: Doc = Doc {
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
     /// OWNER, OWNER:GROUP, OWNER: or :GROUP; names or numbers
-    #[arg(value_name = "OWNER[:GROUP]")]
+    #[arg(value_name = "OWNER[:GROUP]", value_parser = owner)]
     owner: OwnerChange,
     #[command(flatten)]
     which: Which,
+}
+
+fn owner(text: &str) -> Result<OwnerChange, String> {
+    first(text, "chown OWNER:GROUP", |text| text.parse().map_err(|never| match never {}))
 }
 
 pub(crate) fn run(args: Args) -> Outcome {

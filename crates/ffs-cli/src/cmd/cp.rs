@@ -12,6 +12,7 @@ mod verify;
 mod watch;
 
 use std::ffi::OsString;
+use std::fs;
 
 use super::{Doc, EXIT};
 use crate::copying::warn_of_losses;
@@ -108,6 +109,14 @@ pub(crate) fn run(args: Args) -> Outcome {
     let Args { mut paths, target_directory, flags } = args;
     if target_directory.is_none() && paths.len() < 2 {
         return Err(Failure::usage("no target; name it after the sources, or with -t"));
+    }
+    if let Some(first) = paths.first().and_then(|path| path.to_str())
+        && let Some(option) = flags.detached_value(first)
+        && fs::symlink_metadata(first).is_err()
+    {
+        return Err(
+            Failure::usage(format!("{first}: no such file")).hint(format!("write {option}"))
+        );
     }
     let mut to = target_directory;
     if let Some(dir) = &mut to

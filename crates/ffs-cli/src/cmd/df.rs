@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// IMAGE[@N]
     #[arg(required = true, value_name = "IMAGE")]
     images: Vec<OsString>,
-    /// Print JSON
+    /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
 }
@@ -69,12 +69,11 @@ pub(crate) fn run(args: Args) -> Outcome {
         });
         session.finish()?;
     }
-    if args.json {
-        output::json(&lines)?;
-        return Ok(0);
-    }
     let mut out = output::stdout();
-    write!(out, "{}", table(&lines))?;
+    match args.json {
+        true => lines.iter().try_for_each(|line| output::json_line(&mut out, line))?,
+        false => write!(out, "{}", table(&lines))?,
+    }
     out.flush()?;
     Ok(0)
 }

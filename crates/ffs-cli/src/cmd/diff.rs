@@ -38,7 +38,7 @@ pub(crate) const DOC: Doc = Doc {
     exit: &[
         ("0", "no difference"),
         ("1", "differences"),
-        ("2", "trouble: something could not be compared, or the command line is wrong"),
+        ("2", "trouble: something could not be compared"),
         ("130", "interrupted by a signal"),
     ],
     see_also: &["ffs-cp(1)", "ffs-find(1)", "ffs-snapshot(8)", "diff(1)", "mtree(8)"],
@@ -105,10 +105,7 @@ impl Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     // diff(1) has 2 for trouble.
-    compare(&args).map_err(|failure| match failure.code {
-        1 | crate::fail::EX_USAGE => failure.code(2),
-        _ => failure,
-    })
+    compare(&args).map_err(|failure| if failure.code == 1 { failure.code(2) } else { failure })
 }
 
 fn compare(args: &Args) -> Outcome {

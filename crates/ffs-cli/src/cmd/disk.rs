@@ -1,5 +1,6 @@
 //! `ffs disk`.
 
+mod boot;
 mod grow;
 
 use std::ffi::OsString;
@@ -102,6 +103,14 @@ struct Create {
     /// Bytes of a sector
     #[arg(long, value_name = "512|4096", value_parser = sectors_of(), default_value = "512")]
     sector: SectorSize,
+    /// Boot code of FreeBSD: a directory with pmbr and gptboot, such as boot, or both files
+    #[arg(
+        long,
+        value_name = "DIR|PMBR,GPTBOOT",
+        value_delimiter = ',',
+        conflicts_with_all = ["pmbr", "gptboot"]
+    )]
+    boot: Vec<PathBuf>,
     /// Boot code for the first sector, such as FreeBSD's boot/pmbr
     #[arg(long, value_name = "FILE")]
     pmbr: Option<PathBuf>,
@@ -262,7 +271,10 @@ struct JsonPartition {
 
 pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
-        Command::Create(args) => create(&args),
+        Command::Create(mut args) => {
+            args.resolve_boot()?;
+            create(&args)
+        }
         Command::Grow(args) => grow::run(&args),
     }
 }
@@ -302,7 +314,7 @@ fn check_partitions(args: &Create) -> Result<(), Failure> {
     }
     let failure = Failure::usage("the disk would have no partition");
     Err(failure.hint(
-        "give one or more of --ufs LABEL[:SIZE]=SOURCE, --swap SIZE, --efi DIR, --gptboot FILE and \
+        "give one or more of --ufs LABEL[:SIZE]=SOURCE, --swap SIZE, --efi DIR, --boot DIR and \
          --part LABEL:TYPE:SIZE",
     ))
 }

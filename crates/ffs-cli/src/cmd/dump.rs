@@ -337,7 +337,7 @@ fn finish(args: &Args, name: &str, report: &DumpReport) -> Result<(), Failure> {
 /// The date of the dump: what changes from then on is for the next level. For a snapshot it is the
 /// moment that the snapshot shows.
 fn date(source: &Source, name: &str, device: &dyn ffs_device::BlockDevice) -> Result<i64, Failure> {
-    let fixed = source_date_epoch().map_err(|failure| failure.code(DOC.usage_code))?;
+    let fixed = source_date_epoch()?;
     let date = fixed.unwrap_or_else(now);
     if !source.snapshot {
         return Ok(date);

@@ -13,18 +13,16 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::sleep;
-use std::time::Duration;
 
 use bsdffs::copy::READ_SIZE;
 use ffs_core::{Attr, Error, FileType, SetAttr, Vnode, WriteMode};
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
 use tempfile::TempDir;
 
 use super::{Doc, EXIT};
+use crate::changes::Changes;
 use crate::fail::{Failure, INTERRUPTED, Outcome, show};
 use crate::namei::{Last, basename};
 use crate::output;
@@ -55,6 +53,9 @@ pub(crate) struct Args {
     /// The editor, with its options
     #[arg(short = 'e', value_name = "EDITOR")]
     editor: Option<OsString>,
+    /// Print JSON, one object: the file before and after
+    #[arg(long)]
+    json: bool,
     /// IMAGE[@N]:/path
     #[arg(value_name = "IMAGE:/PATH")]
     path: OsString,
@@ -89,12 +90,26 @@ pub(crate) fn run(args: Args) -> Outcome {
     let content = fs::read(&copy).map_err(|e| Failure::host(&copy, &e))?;
     if content == before.content {
         output::note(format!("{spec}: not changed"));
+        print(&args, &spec, before.attr.as_ref(), before.attr.as_ref())?;
         return Ok(0);
     }
     match store(&spec, &before, &content) {
-        Ok(()) => Ok(0),
-        Err(failure) => Err(keep(dir, &copy, failure)),
+        Ok(after) => print(&args, &spec, before.attr.as_ref(), Some(&after))?,
+        Err(failure) => return Err(keep(dir, &copy, failure)),
     }
+    Ok(0)
+}
+
+/// Prints the file before and after, with `--json`.
+fn print(
+    args: &Args,
+    spec: &ImagePath,
+    before: Option<&Attr>,
+    after: Option<&Attr>,
+) -> Result<(), Failure> {
+    let mut changes = Changes::new(args.json);
+    changes.file(&spec.path, before, after)?;
+    changes.flush()
 }
 
 /// The file at `path`.
@@ -135,15 +150,12 @@ fn edit(args: &Args, copy: &Path) -> Result<(), Failure> {
     let mut command = editor.clone();
     command.push(" \"$@\"");
     // ^C and ^\ are for the editor. A handler, unlike a signal that is ignored, is not inherited.
-    let seen = Arc::new(AtomicBool::new(false));
-    let end = Arc::new(AtomicBool::new(false));
-    let handlers = [(SIGINT, &seen), (SIGQUIT, &seen), (SIGTERM, &end), (SIGHUP, &end)]
-        .map(|(signal, flag)| signal_hook::flag::register(signal, Arc::clone(flag)));
-    let child = Command::new("sh").arg("-c").arg(command).arg(&editor).arg(copy).spawn();
-    let status = child.and_then(|child| wait(child, &end));
-    handlers.into_iter().flatten().for_each(|id| _ = signal_hook::low_level::unregister(id));
-    let status = status.map_err(|error| Failure::host(Path::new("sh"), &error))?;
-    if end.load(Ordering::Relaxed) {
+    let ended = Signals::new([SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGHUP]).and_then(|signals| {
+        let child = Command::new("sh").arg("-c").arg(command).arg(&editor).arg(copy).spawn();
+        wait(child?, signals)
+    });
+    let (status, interrupted) = ended.map_err(|error| Failure::host(Path::new("sh"), &error))?;
+    if interrupted {
         return Err(Failure::interrupted());
     }
     if status.success() {
@@ -153,19 +165,22 @@ fn edit(args: &Args, copy: &Path) -> Result<(), Failure> {
     Err(failure.hint("nothing was changed"))
 }
 
-/// Waits for the editor. SIGTERM and SIGHUP, which set `end`, end it, too.
-fn wait(mut editor: Child, end: &AtomicBool) -> io::Result<ExitStatus> {
-    let mut requested = false;
-    loop {
+/// Waits for the editor: SIGCHLD reports its end, and `signals` was made before it started. SIGTERM
+/// and SIGHUP end it, too; the second value is whether one arrived.
+fn wait(mut editor: Child, mut signals: Signals) -> io::Result<(ExitStatus, bool)> {
+    let mut interrupted = false;
+    for signal in &mut signals {
+        let end = matches!(signal, SIGTERM | SIGHUP);
         if let Some(status) = editor.try_wait()? {
-            return Ok(status);
+            return Ok((status, interrupted || end));
         }
-        if !requested && end.load(Ordering::Relaxed) {
-            requested = true;
+        if end && !interrupted {
             end_all(&editor);
         }
-        sleep(Duration::from_millis(50));
+        interrupted |= end;
     }
+    // The iterator ends only if it is closed.
+    Ok((editor.wait()?, interrupted))
 }
 
 /// Sends SIGTERM to the shell and to the editor, which is a child of it in some shells.
@@ -182,7 +197,8 @@ fn end_all(shell: &Child) {
 }
 
 /// Writes the new content, unless the file has changed meanwhile.
-fn store(spec: &ImagePath, before: &Before, content: &[u8]) -> Result<(), Failure> {
+/// Returns the attributes that it has then.
+fn store(spec: &ImagePath, before: &Before, content: &[u8]) -> Result<Attr, Failure> {
     let session = Session::write(&spec.image)?;
     let result = session.find_opt(&spec.path, Last::Follow).and_then(|file| {
         let now = file.as_ref().map(|file| session.ffs.getattr(file));
@@ -193,7 +209,8 @@ fn store(spec: &ImagePath, before: &Before, content: &[u8]) -> Result<(), Failur
             return Err(session.failed(&spec.path, Error::NotFound));
         };
         replace(&session, &file, &before.content, content)
-            .map_err(|error| session.failed(&spec.path, error))
+            .map_err(|error| session.failed(&spec.path, error))?;
+        Ok(session.ffs.getattr(&file))
     });
     session.finish_with(result)
 }

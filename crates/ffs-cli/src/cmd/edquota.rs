@@ -69,7 +69,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let kind = if args.group { QuotaType::Group } else { QuotaType::User };
-    let usage = |text: &str| Err(Failure::usage(text).code(DOC.usage_code));
+    let usage = |text: &str| Err(Failure::usage(text));
     if args.edit.is_empty() && args.proto.is_none() && args.times.is_none() {
         return usage("nothing to set: give -e, -p or -t, or see --help");
     }
@@ -77,9 +77,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         return usage("give the users or groups whose quotas are to be set");
     }
     for edit in &args.edit {
-        let (volume, limits) = parse_edit(edit).map_err(|text| {
-            Failure::usage(format!("{}: {text}", show(edit.as_bytes()))).code(DOC.usage_code)
-        })?;
+        let (volume, limits) = parse_edit(edit)
+            .map_err(|text| Failure::usage(format!("{}: {text}", show(edit.as_bytes()))))?;
         change(volume, kind, |volume| set_all(volume, kind, &args.names, &limits))?;
     }
     let Some(volume) = &args.volume else { return Ok(0) };

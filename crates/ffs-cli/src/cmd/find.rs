@@ -18,7 +18,7 @@ use crate::namei::Last;
 use crate::output::{self, JsonFile};
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
-use crate::spec::image_path;
+use crate::spec::{ImagePath, image_path};
 use crate::walk::{Next, Step, Visit, walk};
 
 pub(crate) const DOC: Doc = Doc {
@@ -28,6 +28,12 @@ pub(crate) const DOC: Doc = Doc {
         ("ffs find disk.img '(' -perm -4000 -o -perm -2000 ')'", "programs with set-id bits"),
         ("ffs find disk.img:/home -mtime -7 -print0", "changed in the last 7 days, ended by NULs"),
         ("ffs find --json disk.img -flags +schg,uchg", "immutable files, one object a line"),
+        (
+            "ffs find --prefix disk.img -name '*.o' -print0 | xargs -0 ffs chmod 600",
+            "another command of ffs for what was found",
+        ),
+        ("ffs find disk.img:/tmp -mindepth 1 -mtime +7 -delete", "remove what is old"),
+        ("ffs find disk.img -nouser -o -nogroup", "files of no known owner or group"),
         ("ffs find disk.img -path /usr/obj -prune -o -type l -print", "all links but in one tree"),
     ],
     exit: EXIT,
@@ -38,23 +44,31 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Find files in an image.
 ///
-/// The expression is that of find(1). Tests: -name, -iname and -path PATTERN; -type [bcdflps]
-/// (several with commas: f,l); -size N[ckMGTP] (without a unit blocks of 512 bytes, rounded up);
-/// -mtime, -atime, -ctime and -Btime N[smhdw] (without a unit days, rounded up); -mmin, -amin and
-/// -cmin N; -newer FILE; -user, -group, -uid and -gid ID; -perm [-|+]MODE (octal); -flags
-/// [-|+]FLAGS; -links N; -inum N; -empty; -true and -false. N is exact, +N more, -N less.
+/// The expression is that of find(1). Tests: -name, -path and -lname PATTERN, -iname, -ipath and
+/// -ilname (-lname is the text of a symbolic link); -regex and -iregex REGEX (extended, for the
+/// whole path); -type [bcdflps] (several with commas: f,l); -size N[ckMGTP] (without a unit blocks
+/// of 512 bytes, rounded up); -mtime, -atime, -ctime and -Btime N[smhdw] (without a unit days,
+/// rounded up); -mmin, -amin, -cmin and -Bmin N; -newer FILE, -newerXY FILE (X and Y are a, B, c or
+/// m; with t for Y a time in UTC, such as 2026-01-31 or 2026-01-31T09:00:00); -user, -group, -uid
+/// and -gid ID; -nouser and -nogroup; -perm [-|+|/]MODE (octal, or as u+w,g=r); -flags [-|+]FLAGS;
+/// -links N; -inum N; -samefile FILE; -empty; -true and -false. N is exact, +N more, -N less.
 ///
-/// Actions: -print, -print0, -ls, -prune, -quit. Without one of -print, -print0 and -ls, the files
+/// Actions: -print, -print0, -ls, -delete, -prune, -quit. Without one of the first four, the files
 /// for which the expression is true are printed. Tests are joined by -a (or nothing), -o, ! (or
-/// -not) and parentheses. -maxdepth N, -mindepth N and -depth apply to the whole walk.
+/// -not) and parentheses. -maxdepth N, -mindepth N and -depth apply to the whole walk; -delete
+/// implies -depth, and is true for a file that it removed. There is no -exec: print the paths with
+/// --prefix and -print0 for xargs.
 ///
 /// Paths are those in the image. Symbolic links are not followed. Owners are numbers, or names of
-/// the image's own passwd and group files.
+/// the image's own passwd and group files; an image without such a file has the names of the host.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
+    /// Print IMAGE:/PATH, the form that the commands of ffs take
+    #[arg(long, conflicts_with = "json")]
+    prefix: bool,
     /// IMAGE[@N][:/path], and then an expression
     #[arg(
         required = true,
@@ -80,12 +94,19 @@ pub(crate) fn run(mut args: Args) -> Outcome {
     if args.words.is_empty() {
         return Err(Failure::usage("an IMAGE or IMAGE:/PATH is needed before the expression"));
     }
+    let deletes = parse::deletes(&words);
     let mut out = output::stdout();
     for arg in &args.words {
-        let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::Root)?;
+        let place = image_path(arg)?;
+        let (session, spec) = match deletes {
+            true => (Session::write(&place.image)?, place),
+            false => Session::read_at(&place, AtEnd::Root)?,
+        };
         let now = ffs_device::Timestamp::from(SystemTime::now());
         let result = parse::parse(&words, &session, now.secs).and_then(|expression| {
-            let mut find = Find { session: &session, json: args.json, out: &mut out, quit: false };
+            let prefix = args.prefix.then(|| prefix(&spec));
+            let (session, out) = (&session, &mut out);
+            let mut find = Find { session, json: args.json, prefix, out, quit: false };
             find.tree(&spec.path, &expression)?;
             Ok(find.quit)
         });
@@ -102,9 +123,16 @@ pub(crate) fn run(mut args: Args) -> Outcome {
     Ok(u8::from(output::errors() > 0))
 }
 
+/// What precedes the paths with `--prefix`. In a shell they are paths of the open image.
+fn prefix(place: &ImagePath) -> Vec<u8> {
+    if current::in_shell() { Vec::new() } else { [place.image.as_bytes(), b":"].concat() }
+}
+
 struct Find<'a, W: Write> {
     session: &'a Session,
     json: bool,
+    /// What precedes each path.
+    prefix: Option<Vec<u8>>,
     out: &'a mut W,
     quit: bool,
 }
@@ -147,9 +175,12 @@ impl<W: Write> Find<'_, W> {
             match action {
                 Action::Prune => enter = expression.depth_first,
                 Action::Quit => self.quit = true,
+                // It is done when the expression is evaluated.
+                Action::Delete => {}
                 _ if self.json => self.print_json(visit)?,
                 Action::Print => self.print(visit, b"\n")?,
                 Action::Print0 => {
+                    self.out.write_all(self.prefix.as_deref().unwrap_or_default())?;
                     self.out.write_all(visit.path)?;
                     self.out.write_all(b"\0")?;
                 }
@@ -160,6 +191,7 @@ impl<W: Write> Find<'_, W> {
     }
 
     fn print(&mut self, visit: &Visit<'_>, end: &[u8]) -> Result<(), Failure> {
+        output::name(self.out, self.prefix.as_deref().unwrap_or_default())?;
         output::name(self.out, visit.path)?;
         self.out.write_all(end)?;
         Ok(())

@@ -36,7 +36,6 @@ pub(crate) const DOC: Doc = Doc {
     ],
     exit: &[
         ("0", "consistent, or repaired completely; -F: it can be checked in the background"),
-        ("1", "the command line is wrong"),
         ("3", "no superblock can be read"),
         ("4", "-F: a check in the foreground is needed"),
         ("5", "-F, -B: the file system has no soft updates"),
@@ -144,7 +143,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CODE", num_args = 0..=1, default_missing_value = "",
           conflicts_with = "images")]
     explain: Option<String>,
-    /// Print JSON
+    /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
 }
@@ -161,7 +160,6 @@ pub(crate) fn run(args: Args) -> Outcome {
         return explain::run(code);
     }
     let mut worst = exit::OK;
-    let mut reports = Vec::new();
     if !args.no {
         signals::listen();
     }
@@ -176,7 +174,9 @@ pub(crate) fn run(args: Args) -> Outcome {
             check(&args, image, &name).and_then(|report| {
                 let code = report.exit_code;
                 if args.json {
-                    reports.push(Json { image: name.clone(), report });
+                    let mut out = output::stdout();
+                    output::json_line(&mut out, &Json { image: name.clone(), report })?;
+                    out.flush()?;
                 } else {
                     print_report(&args, &name, &report)?;
                 }
@@ -191,9 +191,6 @@ pub(crate) fn run(args: Args) -> Outcome {
                 worst = worst.max(failure.code);
             }
         }
-    }
-    if args.json {
-        output::json(&reports)?;
     }
     Ok(worst)
 }

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// IMAGE[@N]
     #[arg(required = true, value_name = "IMAGE")]
     images: Vec<OsString>,
-    /// Print JSON
+    /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
 }
@@ -97,23 +97,16 @@ struct Ufs {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let (mut all, mut code) = (Vec::new(), 0);
+    let (mut out, mut code) = (output::stdout(), 0);
     for image in &args.images {
         match info(&current::image(image)) {
-            Ok(info) => all.push(info),
+            Ok(info) if args.json => output::json_line(&mut out, &info)?,
+            Ok(info) => print(&mut out, &info)?,
             Err(failure) => {
                 code = code.max(failure.code);
                 output::error(failure.text);
             }
         }
-    }
-    if args.json {
-        output::json(&all)?;
-        return Ok(code);
-    }
-    let mut out = output::stdout();
-    for info in &all {
-        print(&mut out, info)?;
     }
     out.flush()?;
     Ok(code)

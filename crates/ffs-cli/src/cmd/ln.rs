@@ -6,10 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use ffs_core::{Error, FileType};
 
 use super::{Doc, EXIT};
+use crate::changes::Changes;
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::{Last, basename, join, namei, one_image};
 use crate::session::Session;
-use crate::spec::image_path;
+use crate::spec::{Place, image_path, is_not_new, place};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -19,7 +20,7 @@ pub(crate) const DOC: Doc = Doc {
     exit: EXIT,
     see_also: &["ffs-cp(1)", "ffs-mv(1)"],
     section: "1",
-    usage_code: 1,
+    usage_code: 64,
 };
 
 /// Make links in an image.
@@ -37,9 +38,13 @@ pub(crate) struct Args {
     /// Replace an existing file of this name
     #[arg(short)]
     force: bool,
+    /// Print JSON, one object a line: each file before and after
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
+    check_order(&args)?;
     let link = image_path(&args.link)?;
     let (target, text) = if args.symbolic {
         (None, args.target.as_bytes().to_vec())
@@ -48,9 +53,29 @@ pub(crate) fn run(args: Args) -> Outcome {
         (paths.first().cloned(), Vec::new())
     };
     let session = Session::write(&link.image)?;
-    let result = make(&session, target.as_deref(), &text, link.path, args.force);
+    let result = make(&session, target.as_deref(), &text, link.path, &args);
     session.finish_with(result)?;
     Ok(0)
+}
+
+/// Refuses a link that is not in an image after a target that is.
+fn check_order(args: &Args) -> Result<(), Failure> {
+    let (Place::Image(target), Place::Host(link)) = (place(&args.target), place(&args.link)) else {
+        return Ok(());
+    };
+    if is_not_new(&args.link) {
+        return Ok(());
+    }
+    let (shown, link) = (show(target.shown()), show(link.as_os_str().as_bytes()));
+    let (why, form) = match args.symbolic {
+        true => ("the text of the link comes first", format!("-s {link} {shown}")),
+        false => (
+            "both names are in the image",
+            format!("{shown} {}:/{}", show(target.image.as_bytes()), link.trim_start_matches('/')),
+        ),
+    };
+    let failure = Failure::usage(format!("{link}: not in an image; {why}"));
+    Err(failure.hint(format!("write: ffs ln {form}")))
 }
 
 /// A link at `link`: to the file `target`, or symbolic with `text`.
@@ -59,7 +84,7 @@ fn make(
     target: Option<&[u8]>,
     text: &[u8],
     mut link: Vec<u8>,
-    force: bool,
+    args: &Args,
 ) -> Result<(), Failure> {
     let (ffs, cred) = (&session.ffs, &session.cred);
     let file = match target {
@@ -79,14 +104,19 @@ fn make(
     }
     let (dir, name) = session.find_parent(&link)?;
     let failed = |error| session.failed(&link, error);
-    if force {
+    let mut changes = Changes::new(args.json);
+    let before = session.attr_of(&link, Last::Keep).filter(|_| args.force);
+    if args.force {
         match ffs.unlink(cred, &dir, &name) {
             Ok(()) | Err(Error::NotFound) => {}
             Err(error) => return Err(failed(error)),
         }
     }
     match &file {
-        Some(file) => ffs.link(cred, file, &dir, &name).map_err(failed),
-        None => ffs.symlink(cred, &dir, &name, text).map(drop).map_err(failed),
+        Some(file) => ffs.link(cred, file, &dir, &name).map_err(failed)?,
+        None => ffs.symlink(cred, &dir, &name, text).map(drop).map_err(failed)?,
     }
+    let after = session.attr_of(&link, Last::Keep);
+    changes.file(&link, before.as_ref(), after.as_ref())?;
+    changes.flush()
 }

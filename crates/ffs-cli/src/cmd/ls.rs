@@ -26,7 +26,7 @@ pub(crate) const DOC: Doc = Doc {
     exit: EXIT,
     see_also: &["ffs-tree(1)", "ffs-stat(1)", "ffs-cat(1)", "ffs-cp(1)"],
     section: "1",
-    usage_code: 1,
+    usage_code: 64,
 };
 
 /// List files in an image.
@@ -84,7 +84,7 @@ pub(crate) struct Args {
     /// Numbers for owners (always so)
     #[arg(short = 'n', hide = true)]
     numeric: bool,
-    /// Print JSON
+    /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
     /// Print help
@@ -101,16 +101,12 @@ struct Line {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::stdout();
-    let mut json = Vec::new();
     for (number, arg) in args.paths.iter().enumerate() {
         let end = if args.directory { AtEnd::File } else { AtEnd::Root };
         let (session, spec) = Session::read_at(&image_path(arg)?, end)?;
-        let mut list = List { args: &args, session: &session, out: &mut out, json: &mut json };
+        let mut list = List { args: &args, session: &session, out: &mut out };
         let result = list.argument(&spec.path, number);
         session.finish_with(result)?;
-    }
-    if args.json {
-        output::json_to(&mut out, &json)?;
     }
     out.flush()?;
     Ok(u8::from(output::errors() > 0))
@@ -120,7 +116,6 @@ struct List<'a> {
     args: &'a Args,
     session: &'a Session,
     out: &'a mut dyn Write,
-    json: &'a mut Vec<JsonFile>,
 }
 
 impl List<'_> {
@@ -242,7 +237,8 @@ impl List<'_> {
         if self.args.json {
             for line in lines {
                 let path = join(dir, &line.name);
-                self.json.push(JsonFile::new(&path, &line.attr, line.target.as_deref()));
+                let file = JsonFile::new(&path, &line.attr, line.target.as_deref());
+                output::json_line(&mut self.out, &file)?;
             }
             return Ok(());
         }

@@ -236,8 +236,8 @@ fn item(head: &str, what: &str) -> String {
 
 fn sections(doc: &Doc) -> String {
     let mut text = ".SH \"EXIT STATUS\"\n".to_owned();
-    for (code, what) in doc.exit {
-        text.push_str(&item(code, what));
+    for (code, what) in doc.exit_rows() {
+        text.push_str(&item(&code, &what));
     }
     text.push_str(".SH EXAMPLES\n");
     for (command, what) in doc.examples {

@@ -6,6 +6,7 @@ use ffs_core::{Error, FileType, SetAttr};
 
 use super::{Doc, EXIT};
 use crate::bsd;
+use crate::changes::Changes;
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::{Last, PathError, components, join, namei, one_image, parent};
 use crate::output;
@@ -38,23 +39,26 @@ pub(crate) struct Args {
     /// Permissions, octal
     #[arg(short, value_name = "MODE", value_parser = bsd::mode)]
     mode: Option<u16>,
+    /// Print JSON, one object a line: each file before and after
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     let (image, paths) = one_image(&args.paths)?;
     let session = Session::write(&image)?;
-    for path in &paths {
-        if let Err(failure) = make(&session, path, &args) {
-            output::error(failure.text);
-        }
-    }
-    session.finish()?;
+    let mut changes = Changes::new(args.json);
+    let done = paths
+        .iter()
+        .try_for_each(|path| output::report(make(&session, path, &args, &mut changes)))
+        .and_then(|()| changes.flush());
+    session.finish_with(done)?;
     Ok(u8::from(output::errors() > 0))
 }
 
-fn make(session: &Session, path: &[u8], args: &Args) -> Result<(), Failure> {
+fn make(session: &Session, path: &[u8], args: &Args, changes: &mut Changes) -> Result<(), Failure> {
     if !args.parents {
-        return one(session, path, args.mode);
+        return one(session, path, args.mode, changes);
     }
     let mut so_far = b"/".to_vec();
     let mut names = components(path).peekable();
@@ -65,7 +69,7 @@ fn make(session: &Session, path: &[u8], args: &Args) -> Result<(), Failure> {
             Ok(file) if session.ffs.getattr(&file).kind == FileType::Directory => {}
             Ok(_) => return Err(session.failed(&so_far, Error::NotDirectory)),
             Err(PathError::Fs(Error::NotFound)) => {
-                one(session, &so_far, args.mode.filter(|_| last))?;
+                one(session, &so_far, args.mode.filter(|_| last), changes)?;
             }
             Err(error) => return Err(session.failed(&so_far, error)),
         }
@@ -73,7 +77,12 @@ fn make(session: &Session, path: &[u8], args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn one(session: &Session, path: &[u8], mode: Option<u16>) -> Result<(), Failure> {
+fn one(
+    session: &Session,
+    path: &[u8],
+    mode: Option<u16>,
+    changes: &mut Changes,
+) -> Result<(), Failure> {
     let (dir, name) = parent(&session.ffs, &session.cred, path).map_err(|error| {
         if error.is_not_found() {
             let what = format!("{}:{}", session.image(), show(path));
@@ -91,5 +100,5 @@ fn one(session: &Session, path: &[u8], mode: Option<u16>) -> Result<(), Failure>
         let set = SetAttr { perm: Some(perm), ..SetAttr::default() };
         session.ffs.setattr(&session.cred, &made, &set).map_err(failed)?;
     }
-    Ok(())
+    changes.file(path, None, Some(&session.ffs.getattr(&made)))
 }

@@ -57,13 +57,14 @@ pub(crate) mod xattr;
 pub(crate) struct Doc {
     /// Example commands with a description of each.
     pub examples: &'static [(&'static str, &'static str)],
-    /// Exit codes with the meaning of each.
+    /// Exit codes with the meaning of each, except that of a wrong command line.
     pub exit: &'static [(&'static str, &'static str)],
     /// Related pages.
     pub see_also: &'static [&'static str],
     /// Section of the manual.
     pub section: &'static str,
-    /// Exit code of a wrong command line, as BSD's program has it.
+    /// Exit code of a wrong command line: 64 (`EX_USAGE`), but that of BSD's program for its
+    /// administration programs, and 2 for diff(1).
     pub usage_code: u8,
 }
 
@@ -71,11 +72,26 @@ pub(crate) struct Doc {
 pub(crate) const EXIT: &[(&str, &str)] = &[
     ("0", "the command succeeded"),
     ("1", "something failed; standard error has a line for each failure"),
-    ("64", "the command line is wrong (1 where BSD's program exits with 1)"),
     ("130", "interrupted by a signal; the image was unmounted cleanly"),
 ];
 
 impl Doc {
+    /// The exit codes with the meaning of each, also that of a wrong command line.
+    pub(crate) fn exit_rows(&self) -> Vec<(String, String)> {
+        const WRONG: &str = "the command line is wrong";
+        let mut rows: Vec<(String, String)> =
+            self.exit.iter().map(|(code, what)| ((*code).to_owned(), (*what).to_owned())).collect();
+        let number = |code: &str| code.parse::<u8>().unwrap_or(u8::MAX);
+        match rows.iter_mut().find(|(code, _)| number(code) == self.usage_code) {
+            Some((_, what)) => what.push_str(&format!("; or {WRONG}")),
+            None => {
+                let at = rows.partition_point(|(code, _)| number(code) < self.usage_code);
+                rows.insert(at, (self.usage_code.to_string(), WRONG.to_owned()));
+            }
+        }
+        rows
+    }
+
     /// The text below the options of `--help`.
     pub(crate) fn help(&self) -> String {
         let mut text = String::from("Examples:\n");
@@ -83,7 +99,7 @@ impl Doc {
             text.push_str(&format!("  {command}\n      {what}\n"));
         }
         text.push_str("\nExit status:\n");
-        for (code, what) in self.exit {
+        for (code, what) in self.exit_rows() {
             text.push_str(&format!("  {code:<5} {what}\n"));
         }
         text.push_str(&format!("\nSee also: {}", self.see_also.join(", ")));

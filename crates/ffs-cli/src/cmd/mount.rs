@@ -5,14 +5,14 @@ mod all;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ffs_fuse::{
     MountError, MountRequest, Mounted, mount_daemon, mount_foreground, parse_options, remount,
 };
 
 use super::Doc;
-use crate::fail::{Failure, Outcome, show};
+use crate::fail::{Failure, Outcome, shell_word, show};
 use crate::session::snapshot;
 use crate::{bgfsck, expand, log, output, session, stdin};
 
@@ -35,7 +35,6 @@ pub(crate) const DOC: Doc = Doc {
     ],
     exit: &[
         ("0", "mounted"),
-        ("1", "the command line is wrong"),
         ("32", "not mounted"),
         ("64", "of the volumes of --all, some are mounted"),
     ],
@@ -116,6 +115,12 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Ok(0);
     }
     let [image, dir] = &args.words[..] else { return Err(usage()) };
+    if Path::new(image).is_dir() && Path::new(dir).exists() && !Path::new(dir).is_dir() {
+        let [image, dir] = [image, dir].map(|word| show(word.as_bytes()));
+        let failure = Failure::usage(format!("{dir}: not a directory; the image comes first"));
+        let form = format!("{} {}", shell_word(&dir), shell_word(&image));
+        return Err(failure.hint(format!("write: ffs mount {form}")));
+    }
     options.core.read_only |= snapshot::inside(image).is_some();
     if stdin::names(image) {
         let failure = Failure::usage("a mount outlasts standard input").code(DOC.usage_code);

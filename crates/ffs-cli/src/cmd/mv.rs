@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use ffs_core::{Error, FileType, RenameMode};
 
 use super::{Doc, EXIT};
+use crate::changes::{Changes, Detail};
 use crate::fail::{Failure, Outcome};
 use crate::namei::{Last, basename, join, namei, one_image};
 use crate::output;
@@ -33,6 +34,9 @@ pub(crate) struct Args {
     /// Treat the target as the new name, even if it is a directory
     #[arg(short = 'T')]
     no_target_directory: bool,
+    /// Print JSON, one object a line: each file before and after
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -48,12 +52,14 @@ pub(crate) fn run(args: Args) -> Outcome {
     if paths.len() > 1 && !into {
         return Err(session.failed(&target, Error::NotDirectory));
     }
-    for path in &paths {
-        if let Err(failure) = rename(&session, path, &target, into, &args) {
-            output::error(failure.text);
-        }
-    }
-    session.finish()?;
+    let mut changes = Changes::new(args.json);
+    let done = paths
+        .iter()
+        .try_for_each(|path| {
+            output::report(rename(&session, path, &target, into, &args, &mut changes))
+        })
+        .and_then(|()| changes.flush());
+    session.finish_with(done)?;
     Ok(u8::from(output::errors() > 0))
 }
 
@@ -63,6 +69,7 @@ fn rename(
     target: &[u8],
     into: bool,
     args: &Args,
+    changes: &mut Changes,
 ) -> Result<(), Failure> {
     let (from, old) = session.find_parent(path)?;
     let to = match basename(path).filter(|_| into) {
@@ -71,8 +78,12 @@ fn rename(
     };
     let (dir, new) = session.find_parent(&to)?;
     let mode = if args.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
+    let before = session.attr_of(path, Last::Keep);
     match session.ffs.rename(&session.cred, (&from, &old), (&dir, &new), mode) {
-        Ok(()) => Ok(()),
+        Ok(()) => {
+            let after = session.attr_of(&to, Last::Keep);
+            changes.detailed(path, before.as_ref(), after.as_ref(), Some(Detail::to(&to)))
+        }
         Err(Error::Exists) if args.no_clobber => Ok(()),
         Err(error @ Error::NotFound) => Err(session.failed(path, error)),
         Err(error) => Err(session.failed(&to, error)),

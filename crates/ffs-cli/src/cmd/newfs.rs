@@ -293,7 +293,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 fn options(args: &Args) -> Result<NewfsOptions, Failure> {
     let how = args.how.options();
     let bytes = |option: &str, amount: Amount| {
-        let failure = || Failure::usage(format!("{option}: too large")).code(DOC.usage_code);
+        let failure = || Failure::usage(format!("{option}: too large"));
         amount.bytes(args.sector_size).ok_or_else(failure)
     };
     let size = args.size.map(|size| bytes("-s", size)).transpose()?;
@@ -317,7 +317,7 @@ fn create(args: &Args, options: &NewfsOptions) -> Result<bool, Failure> {
     if let Some(inside) = snapshot::inside(&args.image) {
         return Err(snapshot::refusal(&inside));
     }
-    crate::stdin::refuse_new_image(&args.image).map_err(|failure| failure.code(DOC.usage_code))?;
+    crate::stdin::refuse_new_image(&args.image)?;
     if is_not_new(&args.image) || args.dry_run {
         return Ok(false);
     }

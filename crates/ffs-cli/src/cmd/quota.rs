@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Those without limits, too
     #[arg(short)]
     verbose: bool,
-    /// Print JSON
+    /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
 }
@@ -69,7 +69,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 /// Prints the quotas; returns whether one is exceeded.
 fn report(args: &Args, kinds: &[QuotaType], volume: &QuotaVolume) -> Result<bool, Failure> {
     let mut out = output::stdout();
-    let (mut all, mut over) = (Vec::new(), false);
+    let mut over = false;
     for &kind in kinds {
         let names = volume.names(kind)?;
         let mut ids = Vec::new();
@@ -86,7 +86,7 @@ fn report(args: &Args, kinds: &[QuotaType], volume: &QuotaVolume) -> Result<bool
             over |= exceeded;
             let name = names.get(&id).cloned();
             if args.json {
-                all.push(JsonQuota::new(kind, id, name, &record));
+                output::json_line(&mut out, &JsonQuota::new(kind, id, name, &record))?;
                 continue;
             }
             let name = name.unwrap_or_else(|| id.to_string());
@@ -101,9 +101,6 @@ fn report(args: &Args, kinds: &[QuotaType], volume: &QuotaVolume) -> Result<bool
                 }
             }
         }
-    }
-    if args.json {
-        output::json_to(&mut out, &all)?;
     }
     out.flush()?;
     Ok(over)

@@ -56,7 +56,7 @@ pub(crate) struct Args {
     /// Show each record that was wrong
     #[arg(short)]
     verbose: bool,
-    /// Print JSON: each record that was wrong
+    /// Print JSON, one object a line: each record that was wrong
     #[arg(long)]
     json: bool,
 }
@@ -98,14 +98,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let mut out = output::stdout();
     if args.json {
-        let all = lines.into_iter().map(|(image, kind, d)| Line {
-            image,
-            kind: kind.to_string(),
-            id: d.id,
-            before: d.found.into(),
-            after: d.counted.into(),
-        });
-        output::json_to(&mut out, &all.collect::<Vec<_>>())?;
+        for (image, kind, d) in lines {
+            let (kind, before, after) = (kind.to_string(), d.found.into(), d.counted.into());
+            output::json_line(&mut out, &Line { image, kind, id: d.id, before, after })?;
+        }
     } else if args.verbose {
         for (image, kind, d) in lines {
             write!(out, "{image}: {:<8} fixed ({kind}):", d.id)?;

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Print a heading with the grace periods
     #[arg(short)]
     verbose: bool,
-    /// Print JSON
+    /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
 }
@@ -61,7 +61,6 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 fn report(args: &Args, kinds: &[QuotaType], volume: &QuotaVolume) -> Result<(), Failure> {
     let mut out = output::stdout();
-    let mut all = Vec::new();
     for &kind in kinds {
         let names = if args.numbers { Default::default() } else { volume.names(kind)? };
         let rows = volume.list(kind)?.into_iter().map(|(id, record)| {
@@ -69,7 +68,9 @@ fn report(args: &Args, kinds: &[QuotaType], volume: &QuotaVolume) -> Result<(), 
             (id, name, record)
         });
         if args.json {
-            all.extend(rows.map(|(id, name, record)| JsonQuota::new(kind, id, name, &record)));
+            for (id, name, record) in rows {
+                output::json_line(&mut out, &JsonQuota::new(kind, id, name, &record))?;
+            }
             continue;
         }
         if args.verbose {
@@ -79,9 +80,6 @@ fn report(args: &Args, kinds: &[QuotaType], volume: &QuotaVolume) -> Result<(), 
             writeln!(out, "grace period of blocks: {blocks}; of inodes: {inodes}")?;
         }
         write!(out, "{}", table(kind, rows))?;
-    }
-    if args.json {
-        output::json_to(&mut out, &all)?;
     }
     out.flush()?;
     Ok(())

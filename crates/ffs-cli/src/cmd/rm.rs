@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 
 use bsdffs::sorted_entries;
-use ffs_core::{Error, FileType, Vnode};
+use ffs_core::{Attr, Error, FileType, Vnode};
 
 use super::{Doc, EXIT};
+use crate::changes::Changes;
 use crate::fail::{Failure, Outcome};
 use crate::namei::{join, one_image, parent};
 use crate::output;
@@ -42,77 +43,112 @@ pub(crate) struct Args {
     /// Print the name of each removed file
     #[arg(short)]
     verbose: bool,
+    /// Print JSON, one object a line: each removed file as it was
+    #[arg(long)]
+    json: bool,
+}
+
+/// A removal in progress.
+struct Remove<'a> {
+    session: &'a Session,
+    args: &'a Args,
+    changes: Changes,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     let (image, paths) = one_image(&args.paths)?;
     let session = Session::write(&image)?;
-    for path in &paths {
-        match remove(&session, path, &args) {
-            Err(failure) if signals::interrupted() => return session.finish_with(Err(failure)),
-            Err(failure) => output::error(failure.text),
-            Ok(()) => {}
-        }
-    }
-    session.finish()?;
+    let mut remove = Remove { session: &session, args: &args, changes: Changes::new(args.json) };
+    let done = paths.iter().try_for_each(|path| match remove.path(path) {
+        Err(failure) if signals::interrupted() => Err(failure),
+        result => output::report(result),
+    });
+    let done = done.and_then(|()| remove.changes.flush());
+    session.finish_with(done)?;
     Ok(u8::from(output::errors() > 0))
 }
 
-fn remove(session: &Session, path: &[u8], args: &Args) -> Result<(), Failure> {
-    let (dir, name) = match parent(&session.ffs, &session.cred, path) {
-        Ok(found) => found,
-        Err(error) if args.force && error.is_not_found() => return Ok(()),
-        Err(error) => return Err(session.failed(path, error)),
-    };
-    let file = match session.ffs.lookup(&session.cred, &dir, &name) {
-        Ok(file) => file,
-        Err(Error::NotFound) if args.force => return Ok(()),
-        Err(error) => return Err(session.failed(path, error)),
-    };
-    if session.ffs.getattr(&file).kind != FileType::Directory {
-        drop(file);
-        return unlink(session, &dir, &name, path, args);
+impl Remove<'_> {
+    fn path(&mut self, path: &[u8]) -> Result<(), Failure> {
+        let (session, args) = (self.session, self.args);
+        let (dir, name) = match parent(&session.ffs, &session.cred, path) {
+            Ok(found) => found,
+            Err(error) if args.force && error.is_not_found() => return Ok(()),
+            Err(error) => return Err(session.failed(path, error)),
+        };
+        let file = match session.ffs.lookup(&session.cred, &dir, &name) {
+            Ok(file) => file,
+            Err(Error::NotFound) if args.force => return Ok(()),
+            Err(error) => return Err(session.failed(path, error)),
+        };
+        let attr = session.ffs.getattr(&file);
+        if attr.kind != FileType::Directory {
+            drop(file);
+            return self.entry(&dir, &name, path, &attr);
+        }
+        if !args.recursive && !args.directories {
+            let failure = session.failed(path, Error::IsDirectory);
+            return Err(failure.hint("-r removes it and all in it"));
+        }
+        if args.recursive {
+            self.empty(file, path)?;
+        } else {
+            drop(file);
+        }
+        self.entry(&dir, &name, path, &attr)
     }
-    if !args.recursive && !args.directories {
-        return Err(session.failed(path, Error::IsDirectory).hint("-r removes it and all in it"));
+
+    /// Removes the file or the empty directory `name` of `dir`, which has these attributes.
+    fn entry(&mut self, dir: &Vnode, name: &[u8], path: &[u8], attr: &Attr) -> Result<(), Failure> {
+        let (ffs, cred) = (&self.session.ffs, &self.session.cred);
+        let removed = match attr.kind {
+            FileType::Directory => ffs.rmdir(cred, dir, name),
+            _ => ffs.unlink(cred, dir, name),
+        };
+        removed.map_err(|error| self.session.failed(path, error))?;
+        if self.args.verbose {
+            output::note(format!("removed {}", crate::fail::show(path)));
+        }
+        self.changes.file(path, Some(attr), None)
     }
-    if args.recursive {
-        empty(session, file, path, args)?;
-    } else {
-        drop(file);
-    }
-    rmdir(session, &dir, &name, path, args)
-}
 
-fn unlink(
-    session: &Session,
-    dir: &Vnode,
-    name: &[u8],
-    path: &[u8],
-    args: &Args,
-) -> Result<(), Failure> {
-    let removed = session.ffs.unlink(&session.cred, dir, name);
-    removed.map_err(|error| session.failed(path, error))?;
-    print_removed(path, args);
-    Ok(())
-}
-
-fn rmdir(
-    session: &Session,
-    dir: &Vnode,
-    name: &[u8],
-    path: &[u8],
-    args: &Args,
-) -> Result<(), Failure> {
-    let removed = session.ffs.rmdir(&session.cred, dir, name);
-    removed.map_err(|error| session.failed(path, error))?;
-    print_removed(path, args);
-    Ok(())
-}
-
-fn print_removed(path: &[u8], args: &Args) {
-    if args.verbose {
-        output::note(format!("removed {}", crate::fail::show(path)));
+    /// Removes everything in a directory. An entry that cannot be removed is reported; its
+    /// directory and those above it then stay.
+    fn empty(&mut self, dir: Vnode, path: &[u8]) -> Result<(), Failure> {
+        let session = self.session;
+        let errors = output::errors();
+        let mut stack = vec![frame(session, dir, path.to_vec(), Vec::new())];
+        while let Some(top) = stack.last_mut() {
+            signals::check()?;
+            let Some(name) = top.todo.pop() else {
+                let Some(Frame { dir, path, name, .. }) = stack.pop() else { break };
+                if let Some(above) = stack.last() {
+                    let attr = session.ffs.getattr(&dir);
+                    drop(dir);
+                    output::report(self.entry(&above.dir, &name, &path, &attr))?;
+                }
+                continue;
+            };
+            let path = join(&top.path, &name);
+            let file = match session.ffs.lookup(&session.cred, &top.dir, &name) {
+                Ok(file) => file,
+                Err(error) => {
+                    output::error(session.failed(&path, error).text);
+                    continue;
+                }
+            };
+            let attr = session.ffs.getattr(&file);
+            if attr.kind == FileType::Directory {
+                stack.push(frame(session, file, path, name));
+                continue;
+            }
+            drop(file);
+            output::report(self.entry(&top.dir, &name, &path, &attr))?;
+        }
+        if output::errors() > errors {
+            return Err(session.failed(path, Error::NotEmpty));
+        }
+        Ok(())
     }
 }
 
@@ -124,46 +160,6 @@ struct Frame {
     name: Vec<u8>,
     /// Names to remove, the next one last.
     todo: Vec<Vec<u8>>,
-}
-
-/// Removes everything in a directory. An entry that cannot be removed is reported; its directory
-/// and those above it then stay.
-fn empty(session: &Session, dir: Vnode, path: &[u8], args: &Args) -> Result<(), Failure> {
-    let errors = output::errors();
-    let mut stack = vec![frame(session, dir, path.to_vec(), Vec::new())];
-    while let Some(top) = stack.last_mut() {
-        signals::check()?;
-        let Some(name) = top.todo.pop() else {
-            let Some(done) = stack.pop() else { break };
-            if let Some(above) = stack.last() {
-                drop(done.dir);
-                if let Err(failure) = rmdir(session, &above.dir, &done.name, &done.path, args) {
-                    output::error(failure.text);
-                }
-            }
-            continue;
-        };
-        let path = join(&top.path, &name);
-        let file = match session.ffs.lookup(&session.cred, &top.dir, &name) {
-            Ok(file) => file,
-            Err(error) => {
-                output::error(session.failed(&path, error).text);
-                continue;
-            }
-        };
-        if session.ffs.getattr(&file).kind == FileType::Directory {
-            stack.push(frame(session, file, path, name));
-            continue;
-        }
-        drop(file);
-        if let Err(failure) = unlink(session, &top.dir, &name, &path, args) {
-            output::error(failure.text);
-        }
-    }
-    if output::errors() > errors {
-        return Err(session.failed(path, Error::NotEmpty));
-    }
-    Ok(())
 }
 
 fn frame(session: &Session, dir: Vnode, path: Vec<u8>, name: Vec<u8>) -> Frame {

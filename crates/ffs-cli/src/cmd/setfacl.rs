@@ -7,7 +7,7 @@ use std::path::Path;
 use ffs_core::acl::{Acl, Entry, Who};
 use ffs_core::{Error, FileType, Vnode};
 
-use super::change::{Links, Which as Files};
+use super::change::Which as Files;
 use super::{Doc, EXIT};
 use crate::acl::{Word, words};
 use crate::fail::{Failure, Outcome};
@@ -118,7 +118,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if !args.bare && !args.no_default && removed.is_empty() && modified.is_empty() {
         return Err(Failure::usage("nothing to change: one of -b, -k, -m, -M, -x, -X is needed"));
     }
-    args.files.run(Links::Skip, |session| {
+    args.files.run_on_lists(|session| {
         let who = |word: &Word| word.who(session);
         let removed: Vec<Who> = removed.iter().map(who).collect::<Result<_, _>>()?;
         let modified: Vec<Entry> = modified

@@ -48,7 +48,7 @@ pub(crate) const DOC: Doc = Doc {
     exit: &[
         ("0", "every command of the script succeeded; at a prompt: the image was unmounted"),
         ("1", "something failed; standard error has a line for each failure"),
-        ("64", "the command line, or a command of the script, is wrong"),
+        ("64", "a command of the script is wrong"),
         ("130", "interrupted by a signal; the image was unmounted cleanly"),
         ("other", "that of the command that ended the script"),
     ],
@@ -65,7 +65,8 @@ pub(crate) const DOC: Doc = Doc {
 /// changes; !COMMAND runs a command of the host. `help` lists all commands, `help COMMAND`
 /// describes one.
 ///
-/// Words are split as in sh, with quotes; # begins a comment, so the inode #12 is '#12'. At a
+/// Words are split as in sh, with quotes, also $'a\nb' for a name with a newline; # begins a
+/// comment, so the inode #12 is '#12'. At a
 /// terminal Tab completes commands, options and paths, and the lines are kept in
 /// $XDG_STATE_HOME/ffs/shell_history (or ~/.local/state). Otherwise standard input is a script. The
 /// first command that fails ends a script, with its exit code and a message that has the line; a

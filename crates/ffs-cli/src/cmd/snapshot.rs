@@ -3,7 +3,7 @@
 mod change;
 mod mounted;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::fail::{Failure, Outcome, shell_word, show};
 use crate::output::{self, JsonName, JsonTime, human};
 use crate::session::Session;
 use crate::session::snapshot::{AtEnd, inside};
-use crate::spec::image_path;
+use crate::spec::{Place, image_path, is_not_new, place};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -34,7 +34,7 @@ pub(crate) const DOC: Doc = Doc {
     exit: EXIT,
     see_also: &["ffs-mount(8)", "ffs-dumpfs(8)", "ffs-fsck(8)", "ffs-cp(1)"],
     section: "8",
-    usage_code: 1,
+    usage_code: 64,
 };
 
 /// Make, list, delete and mount snapshots.
@@ -66,6 +66,9 @@ struct CreateArgs {
     /// The new snapshot
     #[arg(value_name = "SNAPSHOT")]
     snapshot: OsString,
+    /// A name after the image: refused with a hint
+    #[arg(hide = true)]
+    name: Option<OsString>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -90,7 +93,7 @@ struct ListArgs {
     /// IMAGE[@N], or the directory on which ffs has mounted the volume
     #[arg(value_name = "IMAGE|MOUNT")]
     image: OsString,
-    /// Print JSON
+    /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
 }
@@ -117,7 +120,11 @@ struct MountArgs {
 
 pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
-        Command::Create(args) => change::create(&args.snapshot, args.json),
+        Command::Create(args) => {
+            let CreateArgs { snapshot, name, json } = args;
+            check_target(&snapshot, name.as_deref())?;
+            change::create(&snapshot, json)
+        }
         Command::Delete(args) => change::delete(&args.snapshots),
         Command::List(args) => list_snapshots(&args),
         Command::Mount(args) => mount_snapshot(args),
@@ -163,6 +170,35 @@ impl Line {
     }
 }
 
+/// Refuses `create IMAGE` and `create IMAGE NAME`: the snapshot is one argument.
+fn check_target(target: &OsStr, name: Option<&OsStr>) -> Result<(), Failure> {
+    let image = match place(target) {
+        Place::Host(path) if !path.is_dir() && is_not_new(target) && !is_on_mount(&path) => path,
+        _ if name.is_none() => return Ok(()),
+        Place::Host(path) => path,
+        Place::Image(inside) => PathBuf::from(inside.image),
+    };
+    let name = name.map_or("NAME".into(), |name| show(name.as_bytes()));
+    let path = match name.trim_start_matches('/') {
+        name if name.contains('/') => format!("/{name}"),
+        name => format!("/.snap/{name}"),
+    };
+    let image = show(image.as_os_str().as_bytes());
+    let form = match (current::in_shell(), Path::new(&image).is_dir()) {
+        (true, _) => path,
+        (_, true) => shell_word(&format!("{image}{path}")).into_owned(),
+        _ => shell_word(&format!("{image}:{path}")).into_owned(),
+    };
+    let failure = Failure::usage("a snapshot is one argument, the path of its file");
+    Err(failure.hint(format!("write: ffs snapshot create {form}")))
+}
+
+/// Whether ffs has mounted a volume above `path`.
+fn is_on_mount(path: &Path) -> bool {
+    let path = path.canonicalize().unwrap_or_default();
+    path.ancestors().skip(1).any(|above| ffs_fuse::Control::open(above).is_ok())
+}
+
 /// A time with whole seconds.
 fn at(secs: i64) -> Timespec {
     Timespec { secs, ..Timespec::default() }
@@ -194,15 +230,15 @@ fn print_list(name: &str, found: Vec<Listed>, json: bool) -> Outcome {
             output::error(Failure::new(what, problem).hint(check).text);
         }
     }
+    let mut out = output::stdout();
     if json {
-        output::json(&lines)?;
+        lines.iter().try_for_each(|line| output::json_line(&mut out, line))?;
     } else if lines.is_empty() {
         output::note(format!("{name}: no snapshots"));
     } else {
-        let mut out = output::stdout();
         write!(out, "{}", table(&lines))?;
-        out.flush()?;
     }
+    out.flush()?;
     Ok(u8::from(output::errors() > 0))
 }
 
@@ -225,12 +261,12 @@ fn table(lines: &[Line]) -> String {
 fn mount_snapshot(args: MountArgs) -> Outcome {
     if current::in_shell() {
         let why = "a shell holds the image; mount the snapshot outside";
-        return Err(Failure::usage(why).code(DOC.usage_code));
+        return Err(Failure::usage(why));
     }
     if inside(&args.snapshot).is_none() {
         let text = format!("{} names no file in an image", args.snapshot.display());
         let form = "write IMAGE:/.snap/NAME; ffs snapshot list IMAGE prints the names";
-        return Err(Failure::usage(text).hint(form).code(DOC.usage_code));
+        return Err(Failure::usage(text).hint(form));
     }
     mount::run(mount::Args::of_snapshot(args.snapshot, args.dir, args.options, args.foreground))
 }

@@ -32,7 +32,7 @@ pub(crate) const DOC: Doc = Doc {
     exit: EXIT,
     see_also: &["ffs-ls(1)", "ffs-df(1)", "ffs-sysctl(8)"],
     section: "1",
-    usage_code: 1,
+    usage_code: 64,
 };
 
 /// Show the inodes of files in an image, or the counters of a mount.
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// Follow a symbolic link
     #[arg(short = 'L')]
     follow: bool,
-    /// Print JSON; for a mount, one line for each sample
+    /// Print JSON, one object a line; for a mount, one for each sample
     #[arg(long)]
     json: bool,
     /// MOUNT: seconds between samples
@@ -88,26 +88,21 @@ pub(crate) fn run(args: Args) -> Outcome {
         return live::run(Path::new(one), &args);
     }
     if args.wait.is_some() || args.count.is_some() || args.all {
-        return Err(
-            Failure::usage("-w, -c and -a are for one mount: ffs stat MOUNT").code(DOC.usage_code)
-        );
+        return Err(Failure::usage("-w, -c and -a are for one mount: ffs stat MOUNT"));
     }
     if args.paths.iter().any(|path| is_mount(Path::new(path))) {
         let text = "a mount must be the only argument: ffs stat MOUNT";
-        return Err(Failure::usage(text).code(DOC.usage_code));
+        return Err(Failure::usage(text));
     }
-    let mut all = Vec::new();
     let mut out = output::stdout();
     for arg in &args.paths {
         let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::File)?;
         let result = look(&session, &spec.path, &args, &mut out);
         match session.finish_with(result) {
-            Ok(stat) => all.push(stat),
+            Ok(stat) if args.json => output::json_line(&mut out, &stat)?,
+            Ok(_) => {}
             Err(failure) => output::error(failure.text),
         }
-    }
-    if args.json {
-        output::json_to(&mut out, &all)?;
     }
     out.flush()?;
     Ok(u8::from(output::errors() > 0))

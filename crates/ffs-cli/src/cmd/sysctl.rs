@@ -20,11 +20,11 @@ pub(crate) const DOC: Doc = Doc {
     exit: &[
         ("0", "everything was shown and set"),
         ("N", "as many names failed; each has a line on standard error"),
-        ("1", "the command line is wrong, or the directory is not an ffs mount"),
+        ("1", "the directory is not an ffs mount"),
     ],
     see_also: &["ffs-stat(1)", "ffs-mount(8)"],
     section: "8",
-    usage_code: 1,
+    usage_code: 64,
 };
 
 /// Show and set the switches of a mount, by their BSD names.
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// Ignore unknown names
     #[arg(short)]
     ignore: bool,
-    /// Print JSON; for a switch that is set, its new value
+    /// Print JSON, one object a line; for a switch that is set, its new value
     #[arg(long)]
     json: bool,
 }
@@ -123,8 +123,7 @@ fn unknown(entries: &[Entry], name: &str) -> String {
 
 fn print(args: &Args, shown: &[&Entry], out: &mut impl Write) -> Result<(), Failure> {
     if args.json {
-        let lines: Vec<Line<'_>> = shown.iter().map(|e| line(e)).collect();
-        return output::json_to(out, &lines);
+        return shown.iter().try_for_each(|e| output::json_line(out, &line(e)));
     }
     if args.describe && !shown.is_empty() {
         let head = ["name", "value", "takes", "meaning"].map(str::to_owned).to_vec();

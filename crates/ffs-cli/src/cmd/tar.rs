@@ -45,7 +45,6 @@ pub(crate) const DOC: Doc = Doc {
     exit: &[
         ("0", "everything was archived or extracted"),
         ("1", "something was not; standard error has a line for each"),
-        ("64", "the command line is wrong"),
         ("130", "interrupted by a signal; the image was unmounted cleanly"),
     ],
     see_also: &["ffs-cp(1)", "ffs-build(1)", "ffs-dump(8)", "tar(1)"],

@@ -1,6 +1,7 @@
 //! `ffs touch`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
 use ffs_core::{Attr, SetAttr, SetTime, Timespec};
@@ -8,10 +9,13 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use super::{Doc, EXIT};
-use crate::fail::{Failure, Outcome};
+use crate::changes::Changes;
+use crate::current;
+use crate::fail::{Failure, Outcome, shell_word, show};
 use crate::namei::{Last, last, one_image};
 use crate::output;
 use crate::session::Session;
+use crate::spec::is_not_new;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -56,6 +60,9 @@ pub(crate) struct Args {
     /// The times of this file, which is in the same image
     #[arg(short, value_name = "IMAGE:/PATH", group = "when")]
     reference: Option<OsString>,
+    /// Print JSON, one object a line: each file before and after
+    #[arg(long)]
+    json: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -72,7 +79,7 @@ fn timespec(at: DateTime) -> Option<Timespec> {
 }
 
 /// Reads the value of `-d`.
-fn iso(text: &str) -> Result<Timespec, String> {
+pub(crate) fn iso(text: &str) -> Result<Timespec, String> {
     let bad = || format!("{text:?} is not a time such as 2002-06-10T09:00:00 or @1023699600");
     if let Some(seconds) = text.strip_prefix('@') {
         return Ok(Timespec { secs: seconds.parse().map_err(|_| bad())?, nsec: 0 });
@@ -111,18 +118,38 @@ fn compact(text: &str) -> Result<Timespec, String> {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let all: Vec<&OsString> = args.paths.iter().chain(&args.reference).collect();
+    check_times(&args.paths)?;
     let (image, mut paths) = one_image(&all)?;
     let reference = args.reference.as_ref().and_then(|_| paths.pop());
     let session = Session::write(&image)?;
-    let result = times(&session, reference.as_deref(), &args).map(|times| {
+    let result = times(&session, reference.as_deref(), &args).and_then(|times| {
+        let mut changes = Changes::new(args.json);
         for path in &paths {
-            if let Err(failure) = touch(&session, path, times, &args) {
-                output::error(failure.text);
-            }
+            output::report(touch(&session, path, times, &args, &mut changes))?;
         }
+        changes.flush()
     });
     session.finish_with(result)?;
     Ok(u8::from(output::errors() > 0))
+}
+
+/// Refuses a time that is not the value of an option.
+fn check_times(paths: &[OsString]) -> Result<(), Failure> {
+    let option = |path: &OsStr| {
+        let text = path.to_str().filter(|_| !current::in_shell() && !is_not_new(path))?;
+        match (compact(text), iso(text)) {
+            (Ok(_), _) => Some("-t"),
+            (_, Ok(_)) => Some("-d"),
+            _ => None,
+        }
+    };
+    let found = paths.iter().find_map(|path| Some((path, option(path)?)));
+    let Some((time, option_of_time)) = found else { return Ok(()) };
+    let file = paths.iter().find(|path| option(path).is_none());
+    let file = file.map_or("IMAGE:/PATH".into(), |file| show(file.as_bytes()));
+    let time = show(time.as_bytes());
+    let failure = Failure::usage(format!("{time}: a time is the value of {option_of_time}"));
+    Err(failure.hint(format!("write: ffs touch {option_of_time} {time} {}", shell_word(&file))))
 }
 
 /// The access and the modification time to set.
@@ -149,7 +176,9 @@ fn touch(
     path: &[u8],
     (atime, mtime): (Timespec, Timespec),
     args: &Args,
+    changes: &mut Changes,
 ) -> Result<(), Failure> {
+    let before = session.attr_of(path, last(args.no_follow));
     let Some(file) = (match args.no_follow {
         // As BSD's: -h implies -c.
         true => session.find_opt(path, Last::Keep)?,
@@ -164,7 +193,8 @@ fn touch(
         ..SetAttr::default()
     };
     let done = session.ffs.setattr(&session.cred, &file, &set);
-    done.map(drop).map_err(|error| session.failed(path, error))
+    let after = done.map_err(|error| session.failed(path, error))?;
+    changes.file(path, before.as_ref(), Some(&after))
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Sizes of files
     #[arg(short)]
     sizes: bool,
-    /// Print JSON: a flat list with depths
+    /// Print JSON, one object a line, with depths
     #[arg(long)]
     json: bool,
 }
@@ -70,13 +70,11 @@ pub(crate) fn run(args: Args) -> Outcome {
         writeln!(out, "{}:{}", session.image(), show(&spec.path))?;
     }
     let walked = BTreeSet::from([session.ffs.getattr(&root).ino]);
-    let (directories, files, json) = (0, 0, Vec::new());
-    let mut draw = Draw { session: &session, args: &args, walked, directories, files, json };
+    let (directories, files) = (0, 0);
+    let mut draw = Draw { session: &session, args: &args, walked, directories, files };
     draw.walk(&root, &spec.path, &mut out)?;
-    let Draw { directories, files, json, .. } = draw;
-    if args.json {
-        output::json_to(&mut out, &json)?;
-    } else {
+    let Draw { directories, files, .. } = draw;
+    if !args.json {
         writeln!(out, "\n{}, {}", counted(directories, "directory"), counted(files, "file"))?;
     }
     out.flush()?;
@@ -99,11 +97,10 @@ struct Draw<'a> {
     walked: BTreeSet<Ino>,
     directories: u64,
     files: u64,
-    json: Vec<Line>,
 }
 
 impl Draw<'_> {
-    fn walk(&mut self, root: &Vnode, path: &[u8], out: &mut dyn Write) -> Result<(), Failure> {
+    fn walk(&mut self, root: &Vnode, path: &[u8], mut out: &mut dyn Write) -> Result<(), Failure> {
         let mut stack = vec![self.frame(root, path.to_vec(), String::new())];
         while let Some(top) = stack.last_mut() {
             signals::check()?;
@@ -129,7 +126,8 @@ impl Draw<'_> {
             let depth = stack.len();
             if self.args.json {
                 let (kind, size) = (kind_name(attr.kind), attr.size);
-                self.json.push(Line { depth, path: JsonName::new(&path), kind, size });
+                let line = Line { depth, path: JsonName::new(&path), kind, size };
+                output::json_line(&mut out, &line)?;
             } else {
                 let branch = if last { "`-- " } else { "|-- " };
                 writeln!(out, "{indent}{branch}{}", self.text(&name, &attr))?;

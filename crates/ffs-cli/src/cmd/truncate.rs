@@ -6,6 +6,7 @@ use ffs_core::{Error, FileType, SetAttr};
 
 use super::{Doc, EXIT};
 use crate::bsd;
+use crate::changes::Changes;
 use crate::fail::{Failure, Outcome};
 use crate::namei::{Last, one_image};
 use crate::output;
@@ -42,6 +43,9 @@ pub(crate) struct Args {
     /// Do not create files
     #[arg(short = 'c')]
     no_create: bool,
+    /// Print JSON, one object a line: each file before and after
+    #[arg(long)]
+    json: bool,
 }
 
 /// A size, perhaps relative to the old one.
@@ -84,12 +88,12 @@ pub(crate) fn run(args: Args) -> Outcome {
     let (image, mut paths) = one_image(&all)?;
     let reference = args.reference.as_ref().and_then(|_| paths.pop());
     let session = Session::write(&image)?;
-    let result = size_of(&session, reference.as_deref(), args.size).map(|size| {
+    let result = size_of(&session, reference.as_deref(), args.size).and_then(|size| {
+        let mut changes = Changes::new(args.json);
         for path in &paths {
-            if let Err(failure) = change(&session, path, size, args.no_create) {
-                output::error(failure.text);
-            }
+            output::report(change(&session, path, size, args.no_create, &mut changes))?;
         }
+        changes.flush()
     });
     session.finish_with(result)?;
     Ok(u8::from(output::errors() > 0))
@@ -104,7 +108,14 @@ fn size_of(
     Ok(NewSize::To(session.ffs.getattr(&session.find(path, Last::Follow)?).size))
 }
 
-fn change(session: &Session, path: &[u8], size: NewSize, no_create: bool) -> Result<(), Failure> {
+fn change(
+    session: &Session,
+    path: &[u8],
+    size: NewSize,
+    no_create: bool,
+    changes: &mut Changes,
+) -> Result<(), Failure> {
+    let before = session.attr_of(path, Last::Follow);
     let Some(file) = session.find_or_create(path, !no_create)? else { return Ok(()) };
     let a = session.ffs.getattr(&file);
     let failed = |error| session.failed(path, error);
@@ -115,8 +126,8 @@ fn change(session: &Session, path: &[u8], size: NewSize, no_create: bool) -> Res
     }
     let size = size.from(a.size).ok_or_else(|| failed(Error::TooBig))?;
     let set = SetAttr { size: Some(size), ..SetAttr::default() };
-    session.ffs.setattr(&session.cred, &file, &set).map_err(failed)?;
-    Ok(())
+    let after = session.ffs.setattr(&session.cred, &file, &set).map_err(failed)?;
+    changes.file(path, before.as_ref(), Some(&after))
 }
 
 #[cfg(test)]

@@ -23,11 +23,7 @@ pub(crate) const DOC: Doc = Doc {
         ("ffs tunefs -j enable disk.img", "make a soft-updates journal"),
         ("ffs tunefs -j disable disk.img", "give it up"),
     ],
-    exit: &[
-        ("0", "every change was made"),
-        ("1", "none was; the reason is on standard error"),
-        ("2", "the command line is wrong"),
-    ],
+    exit: &[("0", "every change was made"), ("1", "none was; the reason is on standard error")],
     see_also: &["ffs-newfs(8)", "ffs-dumpfs(8)", "ffs-fsck(8)"],
     section: "8",
     usage_code: 2,
@@ -129,7 +125,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let changes = options != TunefsOptions::default();
     if !changes && !args.print {
         let text = "nothing to change: show the settings with -p, or see --help";
-        return Err(Failure::usage(text).code(DOC.usage_code));
+        return Err(Failure::usage(text));
     }
     let fail = |error: ffs_admin::AdminError| Failure::admin(&name, &error);
     let mut out = output::stdout();

@@ -1,17 +1,19 @@
 //! `ffs umount`.
 
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use ffs_fuse::{UnmountRequest, unmount_and_wait};
+use ffs_fuse::{UnmountRequest, mounts_of_user, unmount_and_wait};
 
 use super::Doc;
-use crate::fail::Outcome;
+use crate::fail::{Failure, Outcome, show};
 use crate::output;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs umount /mnt", "unmount and wait until the last byte is durable"),
         ("ffs umount -l /mnt", "detach a mount that is in use"),
+        ("ffs umount --all", "every mount that you made with ffs"),
     ],
     exit: &[
         ("0", "unmounted, and everything is on the image; after a failed write check it"),
@@ -29,8 +31,11 @@ pub(crate) const DOC: Doc = Doc {
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Directories that images are mounted on
-    #[arg(required = true, value_name = "DIR")]
+    #[arg(required_unless_present = "all", value_name = "DIR")]
     dirs: Vec<PathBuf>,
+    /// Unmount every ffs mount of the calling user, the last one first, and print each directory
+    #[arg(short, long, conflicts_with = "dirs")]
+    all: bool,
     /// Unmount even if the server does not answer or cannot write, and do not wait
     #[arg(short)]
     force: bool,
@@ -40,10 +45,17 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let Args { dirs, force, lazy } = args;
+    let Args { mut dirs, all, force, lazy } = args;
+    if all {
+        let found = mounts_of_user(rustix::process::getuid().as_raw());
+        dirs = found.map_err(|error| Failure::host(Path::new("/proc/self/mountinfo"), &error))?;
+    }
     for mount_point in dirs {
-        if let Err(error) = unmount_and_wait(&UnmountRequest { mount_point, lazy, force }) {
-            output::error(error.to_string());
+        let name = show(mount_point.as_os_str().as_bytes());
+        match unmount_and_wait(&UnmountRequest { mount_point, lazy, force }) {
+            Ok(()) if all => output::note(format!("{name} is unmounted")),
+            Ok(()) => {}
+            Err(error) => output::error(error.to_string()),
         }
     }
     Ok(u8::from(output::errors() > 0))

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use ffs_core::{Error, Vnode, XattrNamespace, XattrSet};
+use ffs_ondisk::extattr::MAX_NAME;
 use serde::Serialize;
 
 use super::{Doc, EXIT};
+use crate::changes::{Changes, Detail};
 use crate::fail::{Failure, Outcome};
 use crate::namei::{Last, last, one_image};
 use crate::output::{self, JsonName};
@@ -84,6 +86,9 @@ enum Command {
         /// Symbolic links themselves
         #[arg(short = 'P')]
         no_follow: bool,
+        /// Print JSON, one object a line: each file before and after
+        #[arg(long)]
+        json: bool,
     },
     /// Remove an attribute of files
     Rm {
@@ -99,6 +104,9 @@ enum Command {
         /// Symbolic links themselves
         #[arg(short = 'P')]
         no_follow: bool,
+        /// Print JSON, one object a line: each file before and after
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -135,7 +143,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
         Command::Ls { paths, no_follow, json } => list(&paths, last(no_follow), json),
         Command::Get { name, path, hex, no_follow } => get(&name, &path, hex, last(no_follow)),
-        Command::Set { name, words, input, no_follow } => {
+        Command::Set { name, words, input, no_follow, json } => {
             let (value, paths) = match input {
                 Some(file) => (read_value(&file)?, &words[..]),
                 None if words.len() < 2 => {
@@ -143,20 +151,18 @@ pub(crate) fn run(args: Args) -> Outcome {
                 }
                 None => (words[0].as_bytes().to_vec(), &words[1..]),
             };
-            change(paths, last(no_follow), &|session, file| {
+            change(paths, last(no_follow), (&name, json), &|session, file| {
                 let (ffs, cred) = (&session.ffs, &session.cred);
                 ffs.setxattr(cred, file, name.space, &name.name, &value, XattrSet::Any)
             })
         }
-        Command::Rm { name, paths, force, no_follow } => {
-            change(&paths, last(no_follow), &|session, file| match session.ffs.removexattr(
-                &session.cred,
-                file,
-                name.space,
-                &name.name,
-            ) {
-                Err(Error::NoAttr) if force => Ok(()),
-                done => done,
+        Command::Rm { name, paths, force, no_follow, json } => {
+            change(&paths, last(no_follow), (&name, json), &|session, file| {
+                let (ffs, cred) = (&session.ffs, &session.cred);
+                match ffs.removexattr(cred, file, name.space, &name.name) {
+                    Err(Error::NoAttr) if force => Ok(()),
+                    done => done,
+                }
             })
         }
     }
@@ -220,8 +226,7 @@ fn get(name: &Name, arg: &OsStr, hex: bool, last: Last) -> Outcome {
     let value = session.finish_with(result)?;
     let mut out = output::stdout();
     if hex {
-        let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-        writeln!(out, "{digits}")?;
+        writeln!(out, "{}", hex_text(&value))?;
     } else {
         out.write_all(&value)?;
     }
@@ -243,18 +248,50 @@ fn read_value(file: &Path) -> Result<Vec<u8>, Failure> {
 fn change(
     paths: &[OsString],
     last: Last,
+    (name, json): (&Name, bool),
     change: &dyn Fn(&Session, &Vnode) -> Result<(), Error>,
 ) -> Outcome {
     let (image, paths) = one_image(paths)?;
     let session = Session::write(&image)?;
-    for path in &paths {
-        let changed = session
-            .find(path, last)
-            .and_then(|file| change(&session, &file).map_err(|error| session.failed(path, error)));
-        if let Err(failure) = changed {
-            output::error(failure.text);
-        }
-    }
-    session.finish()?;
+    let mut changes = Changes::new(json);
+    let done = paths.iter().try_for_each(|path| {
+        output::report(session.find(path, last).and_then(|file| {
+            let value = || hex_of(&session, &file, name).filter(|_| json);
+            let (before, before_hex) = (session.ffs.getattr(&file), value());
+            change(&session, &file).map_err(|error| failed(&session, path, name, error))?;
+            let detail = Detail::Attribute {
+                namespace: output::namespace_name(name.space),
+                name: JsonName::new(&name.name),
+                before_hex,
+                after_hex: value(),
+            };
+            let after = session.ffs.getattr(&file);
+            changes.detailed(path, Some(&before), Some(&after), Some(detail))
+        }))
+    });
+    session.finish_with(done.and_then(|()| changes.flush()))?;
     Ok(u8::from(output::errors() > 0))
+}
+
+/// The value of an attribute in hexadecimal; none if the file does not have it.
+fn hex_of(session: &Session, file: &Vnode, name: &Name) -> Option<String> {
+    let value = session.ffs.getxattr(&session.cred, file, name.space, &name.name).ok()?;
+    Some(hex_text(&value))
+}
+
+fn hex_text(value: &[u8]) -> String {
+    value.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The failure of a change of an attribute.
+fn failed(session: &Session, path: &[u8], name: &Name, error: Error) -> Failure {
+    let long = name.name.len() > MAX_NAME;
+    let failure = session.failed(path, error);
+    match long {
+        true => failure.hint(format!(
+            "the name of the attribute has {} bytes, and at most {MAX_NAME} are possible",
+            name.name.len()
+        )),
+        false => failure,
+    }
 }

@@ -1,4 +1,7 @@
 //! A line of `ffs shell`: its words, and the word that completion replaces.
+//!
+//! Words are split as in sh. `$'...'` is a quote with the escapes of C, as in bash and
+//! POSIX.1-2024, for names with control characters and bytes that are not UTF-8.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -28,7 +31,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<(Parsed, bool), &'static str> {
     if let Some(command) = line.strip_prefix(b"!") {
         return Ok((Parsed::Host(OsString::from_vec(command.to_vec())), ignored));
     }
-    let Some(words) = shlex::bytes::split(line) else {
+    let Some(words) = split(line) else {
         return Err("a quote is not closed, or the line ends in a backslash");
     };
     if words.iter().any(|word| word.contains(&0)) {
@@ -43,19 +46,103 @@ pub(crate) fn parse(line: &[u8]) -> Result<(Parsed, bool), &'static str> {
     Ok((if words.is_empty() { Parsed::Empty } else { Parsed::Words(words) }, ignored))
 }
 
+/// The words of `line`; `None` if a quote is not closed, or an escape is not complete.
+pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    shlex::bytes::split(&without_escapes(line)?)
+}
+
+/// `line` with `'...'` in place of each `$'...'`, and without comments.
+fn without_escapes(line: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(line.len());
+    let (mut quote, mut in_word, mut rest) = (None, false, line);
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        let separates = quote.is_none() && matches!(first, b' ' | b'\t' | b'\n');
+        match (first, quote) {
+            (b'$', None) if after.starts_with(b"'") => {
+                rest = &after[1..];
+                out.push(b'\'');
+                while let Some(byte) = escaped(&mut rest)? {
+                    match byte {
+                        b'\'' => out.extend(br"'\''"),
+                        byte => out.push(byte),
+                    }
+                }
+                out.push(b'\'');
+            }
+            (b'#', None) if !in_word => {
+                let end = after.iter().position(|&byte| byte == b'\n').unwrap_or(after.len());
+                rest = &after[end..];
+                continue;
+            }
+            (b'\\', None | Some(b'"')) => {
+                out.push(first);
+                if let Some((&next, after)) = rest.split_first() {
+                    rest = after;
+                    out.push(next);
+                }
+            }
+            _ => {
+                quote = match quote {
+                    None if matches!(first, b'\'' | b'"') => Some(first),
+                    Some(open) if first == open => None,
+                    quote => quote,
+                };
+                out.push(first);
+            }
+        }
+        in_word = !separates;
+    }
+    Some(out)
+}
+
+/// The next byte of the text of `$'...'`, and none after its end; `None` if that is missing.
+fn escaped(rest: &mut &[u8]) -> Option<Option<u8>> {
+    let (first, after) = rest.split_first()?;
+    *rest = after;
+    match first {
+        b'\'' => return Some(None),
+        b'\\' => {}
+        byte => return Some(Some(*byte)),
+    }
+    let (letter, after) = rest.split_first()?;
+    *rest = after;
+    Some(Some(match letter {
+        b'n' => b'\n',
+        b't' => b'\t',
+        b'r' => b'\r',
+        b'a' => 0x07,
+        b'b' => 0x08,
+        b'e' => 0x1b,
+        b'f' => 0x0c,
+        b'v' => 0x0b,
+        b'x' => {
+            let digits = after.get(..2).and_then(|two| std::str::from_utf8(two).ok())?;
+            *rest = &after[2..];
+            u8::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?
+        }
+        b'\\' | b'\'' | b'"' | b'?' => *letter,
+        _ => return None,
+    }))
+}
+
 /// Where the last word of `text` begins; the end, if a space precedes it.
 pub(crate) fn last_word(text: &str) -> usize {
-    let (mut start, mut quote, mut escaped) = (None, None, false);
+    let (mut start, mut quote, mut escaped, mut dollar) = (None, None, false, false);
     for (at, &byte) in text.as_bytes().iter().enumerate() {
         let space = matches!(byte, b' ' | b'\t') && !escaped && quote.is_none();
         start = if space { None } else { start.or(Some(at)) };
+        let was_escaped = escaped;
         match (byte, quote) {
             _ if escaped => escaped = false,
-            (b'\\', None | Some(b'"')) => escaped = true,
+            (b'\\', None | Some(b'"' | b'$')) => escaped = true,
+            (b'\'', None) if dollar => quote = Some(b'$'),
             (b'\'' | b'"', None) => quote = Some(byte),
-            (_, Some(open)) if byte == open => quote = None,
+            (b'\'', Some(b'$')) => quote = None,
+            (_, Some(open)) if byte == open && open != b'$' => quote = None,
             _ => {}
         }
+        dollar = byte == b'$' && quote.is_none() && !was_escaped;
     }
     start.unwrap_or(text.len())
 }
@@ -63,23 +150,43 @@ pub(crate) fn last_word(text: &str) -> usize {
 /// The word that `text` begins: the end of a quote may be missing.
 pub(crate) fn unquoted(text: &str) -> Option<Vec<u8>> {
     let mut closed = ["", "'", "\""].into_iter().map(|end| format!("{text}{end}"));
-    let mut words = closed.find_map(|text| shlex::bytes::split(text.as_bytes()))?;
+    let mut words = closed.find_map(|text| split(text.as_bytes()))?;
     Some(words.pop().unwrap_or_default())
 }
 
-/// `word` with backslashes; `None` if a line cannot hold it.
-pub(crate) fn quoted(word: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(word).ok()?;
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        let plain = letter.is_alphanumeric() || "/._-+,:@%=~^".contains(letter);
-        match letter {
-            _ if letter.is_control() || changes_the_line(letter) => return None,
-            _ if !plain => out.extend(['\\', letter]),
-            _ => out.push(letter),
+/// `word` with backslashes, or as `$'...'` if it has control characters or is not UTF-8.
+pub(crate) fn quoted(word: &[u8]) -> String {
+    let hidden = |letter: char| letter.is_control() || changes_the_line(letter);
+    let mut out = String::with_capacity(word.len());
+    match std::str::from_utf8(word) {
+        Ok(text) if !text.contains(hidden) => {
+            for letter in text.chars() {
+                let plain = letter.is_alphanumeric() || "/._-+,:@%=~^".contains(letter);
+                out.extend((!plain).then_some('\\'));
+                out.push(letter);
+            }
+            return out;
         }
+        _ => {}
     }
-    Some(out)
+    out.push_str("$'");
+    for piece in word.utf8_chunks() {
+        for letter in piece.valid().chars() {
+            match letter {
+                '\n' => out.push_str("\\n"),
+                '\t' => out.push_str("\\t"),
+                '\\' | '\'' => out.extend(['\\', letter]),
+                letter if hidden(letter) => {
+                    let bytes = letter.encode_utf8(&mut [0; 4]).bytes().collect::<Vec<u8>>();
+                    out.extend(bytes.iter().map(|byte| format!("\\x{byte:02x}")));
+                }
+                letter => out.push(letter),
+            }
+        }
+        out.extend(piece.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    out.push('\'');
+    out
 }
 
 #[cfg(test)]
@@ -127,6 +234,8 @@ mod tests {
             ("ls 'a b", 3, "a b"),
             ("ls \"a b\" 'c'd", 9, "cd"),
             ("ls \"a\\\" b", 3, "a\" b"),
+            ("ls $'a b $x", 3, "a b $x"),
+            ("ls $'it\\'s' b$'c d", 12, "bc d"),
         ] {
             assert_eq!(last_word(text), start, "{text}");
             assert_eq!(unquoted(&text[start..]).unwrap(), word.as_bytes(), "{text}");
@@ -137,10 +246,42 @@ mod tests {
     fn a_quoted_word_reads_back() {
         for word in ["plain", "a b", "it's", "\"x\"", "back\\slash", "#1", "star*", "é ü", "$x;|&"]
         {
-            let text = quoted(word.as_bytes()).unwrap();
+            let text = quoted(word.as_bytes());
             assert_eq!(shlex::bytes::split(text.as_bytes()).unwrap(), [word.as_bytes()], "{text}");
         }
-        assert_eq!(quoted(b"new\nline"), None);
-        assert_eq!(quoted(b"\xff"), None);
+        assert_eq!(quoted(b"it's a\nnew\\line"), r"$'it\'s a\nnew\\line'");
+        assert_eq!(quoted(b"\xff\t\x1b"), r"$'\xff\t\x1b'");
+        for word in
+            [&b"it's\na \"new\\line"[..], b"\xff\xfe", b"\x1b[0m", "\u{202e}x".as_bytes(), b"\x01"]
+        {
+            let text = quoted(word);
+            assert!(text.is_ascii() || word.is_ascii(), "{text}");
+            assert_eq!(split(text.as_bytes()).unwrap(), [word], "{text}");
+            assert_eq!(last_word(&format!("ls {text}")), 3, "{text}");
+            assert_eq!(unquoted(&text).unwrap(), word, "{text}");
+            assert_eq!(
+                unquoted(&text[..text.len() - 1]).unwrap(),
+                word,
+                "a quote not closed: {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_dollar_begins_a_quote_only_where_it_does_in_a_shell() {
+        for (line, words) in [
+            (&br"ls a$'\n'b $'x y'z"[..], &[&b"ls"[..], b"a\nb", b"x yz"][..]),
+            (br#"ls "$'a'" \$'b' '$'c"#, &[b"ls", b"$'a'", b"$b", b"$c"]),
+            (br"ls # it is $'not", &[b"ls"]),
+            (br"ls a#$'b' $ $x", &[b"ls", b"a#b", b"$", b"$x"]),
+            (br"ls a\ #b ''#c", &[b"ls", b"a #b", b"#c"]),
+            (b"ls # a comment\n b", &[b"ls", b"b"]),
+            (br"ls $'\x41\x0a\'\\'", &[b"ls", b"A\n'\\"]),
+        ] {
+            assert_eq!(split(line).unwrap(), words, "{}", line.escape_ascii());
+        }
+        for bad in [&br"ls $'a"[..], br"ls $'\x4'", br"ls $'\q'", br"ls $'\x+1'", br"ls $'\"] {
+            assert_eq!(split(bad), None, "{}", bad.escape_ascii());
+        }
     }
 }

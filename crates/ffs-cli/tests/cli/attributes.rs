@@ -4,6 +4,19 @@ use crate::common::{Dir, fails, ffs, fsck_clean, ok, run, text};
 use std::path::Path;
 
 #[test]
+fn a_name_that_is_too_long_is_counted() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let file = format!("{image}:/f");
+    ok(&["touch", &file]);
+    let name = |len: usize| format!("user.{}", "n".repeat(len));
+    ok(&["xattr", "set", &name(255), "v", &file]);
+    let words = "the name of the attribute has 256 bytes, and at most 255 are possible";
+    fails(&["xattr", "set", &name(256), "v", &file], 1, words);
+    fails(&["xattr", "rm", &name(300), &file], 1, "has 300 bytes");
+}
+
+#[test]
 fn attributes_are_set_listed_shown_and_removed() {
     let d = Dir::new();
     let image = d.image("a.img", "16m", &[]);

@@ -1,7 +1,8 @@
 //! `ffs build`: everything kept, the same bytes each time, from trees and archives alike.
 
 use crate::common::{
-    Dir, assert_same, fails, ffs, fsck_clean, is_root, make_tree, ok, pattern, run, text,
+    Dir, assert_same, fails, ffs, fsck_clean, is_root, json_lines, make_tree, ok, pattern, run,
+    text,
 };
 use std::fs;
 use std::path::Path;
@@ -174,7 +175,7 @@ fn archives_of_another_writer_with_attributes_flags_and_missing_parents() {
     ok(&["build", &image, path.to_str().unwrap()]);
     fsck_clean(Path::new(&image));
     let shown = ok(&["stat", "--json", &format!("{image}:/no/such/parents/file")]);
-    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let shown: serde_json::Value = json_lines(&shown);
     let file = &shown[0];
     assert_eq!(file["uid"], 3_000_000_000_u32);
     assert_eq!(file["mtime"]["nanoseconds"], 123_456_789);
@@ -242,8 +243,7 @@ fn source_date_limits_every_time_and_the_owner_is_the_given_one() {
     }
     build(&two, "1000000000");
     assert!(fs::read(&one).unwrap() == fs::read(&two).unwrap());
-    let listing: serde_json::Value =
-        serde_json::from_str(&ok(&["ls", "-R", "--json", &one])).unwrap();
+    let listing: serde_json::Value = json_lines(&ok(&["ls", "-R", "--json", &one]));
     for file in listing.as_array().unwrap() {
         for time in ["mtime", "ctime", "birthtime", "atime"] {
             let seconds = file[time]["seconds"].as_i64().unwrap();
@@ -270,8 +270,7 @@ fn sizes_fit_and_free_space_is_left() {
     {
         let image = d.str("a.img");
         ok(&[&["build", "--force"], options, &["--free", "20m", &image, tree]].concat());
-        let shown: serde_json::Value =
-            serde_json::from_str(&ok(&["df", "--json", &image])).unwrap();
+        let shown: serde_json::Value = json_lines(&ok(&["df", "--json", &image]));
         let free = shown[0]["available"].as_i64().unwrap();
         assert!(free >= 20 << 20, "{options:?}: {free} bytes are free");
         let size = fs::metadata(&image).unwrap().len();
@@ -343,10 +342,10 @@ fn many_attributes_fit_too() {
     for image in [&one, &two] {
         ok(&["build", "-m", "0", "--free", "1m", image, tree.to_str().unwrap()]);
     }
-    let shown: serde_json::Value = serde_json::from_str(&ok(&["df", "--json", &one])).unwrap();
+    let shown: serde_json::Value = json_lines(&ok(&["df", "--json", &one]));
     assert!(shown[0]["available"].as_i64().unwrap() >= 1 << 20, "{shown}");
     let stat = ok(&["stat", "--json", &format!("{one}:/777")]);
-    assert!(stat.contains("\"size\": 1000"), "{stat}");
+    assert!(stat.contains("\"size\":1000"), "{stat}");
     assert!(fs::read(&one).unwrap() == fs::read(&two).unwrap());
     fsck_clean(Path::new(&one));
 }
@@ -409,7 +408,7 @@ fn maps_replace_users_and_groups_one_by_one() {
     let image = d.str("disk.img");
     ok(&["build", "--owner-map", &users, "--group-map", &groups, &image, &plain]);
     let listed = |image: &str| -> Vec<(String, u64, u64)> {
-        let files: serde_json::Value = serde_json::from_str(&ok(&["ls", "--json", image])).unwrap();
+        let files: serde_json::Value = json_lines(&ok(&["ls", "--json", image]));
         let id = |file: &serde_json::Value, of: &str| file[of].as_u64().unwrap();
         let all = files.as_array().unwrap().iter();
         all.map(|f| (f["path"]["name"].as_str().unwrap().to_owned(), id(f, "uid"), id(f, "gid")))

@@ -29,6 +29,12 @@ pub(crate) fn ok<S: AsRef<OsStr> + std::fmt::Debug>(args: &[S]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// The objects that `--json` printed, one a line.
+pub(crate) fn json_lines<T: From<Vec<serde_json::Value>>>(printed: &str) -> T {
+    let objects = printed.lines().map(|line| serde_json::from_str(line).unwrap());
+    objects.collect::<Vec<serde_json::Value>>().into()
+}
+
 /// Runs `ffs ARGS...`, which must exit with `code` and say `words` on standard error.
 pub(crate) fn fails<S: AsRef<OsStr> + std::fmt::Debug>(
     args: &[S],

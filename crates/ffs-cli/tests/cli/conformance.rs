@@ -1,6 +1,6 @@
 //! Every command with valid options, with unknown options, and with files that are no images.
 
-use crate::common::{Dir, fails, ffs, ok, run, text};
+use crate::common::{Dir, fails, ffs, json_lines, ok, run, text};
 
 /// Command, exit code of a wrong command line, arguments before an image, after it.
 type Row = (&'static str, i32, &'static [&'static str], &'static [&'static str]);
@@ -11,9 +11,9 @@ const ON_IMAGES: &[Row] = &[
     ("tunefs", 2, &["-p"], &[]),
     ("dumpfs", 1, &[], &[]),
     ("dump", 1, &["-f", "-"], &[]),
-    ("ls", 1, &[], &[]),
+    ("ls", 64, &[], &[]),
     ("tree", 64, &[], &[]),
-    ("stat", 1, &[], &[]),
+    ("stat", 64, &[], &[]),
     ("df", 64, &[], &[]),
 ];
 const OTHERS: &[Row] = &[
@@ -24,9 +24,9 @@ const OTHERS: &[Row] = &[
     ("restore", 1, &[], &[]),
     ("mount", 1, &[], &[]),
     ("umount", 1, &[], &[]),
-    ("sysctl", 1, &[], &[]),
+    ("sysctl", 64, &[], &[]),
     ("build", 64, &[], &[]),
-    ("cat", 1, &[], &[]),
+    ("cat", 64, &[], &[]),
     ("cp", 64, &[], &[]),
     ("chmod", 64, &[], &[]),
     ("chown", 64, &[], &[]),
@@ -34,7 +34,7 @@ const OTHERS: &[Row] = &[
     ("mkdir", 64, &[], &[]),
     ("rm", 64, &[], &[]),
     ("mv", 64, &[], &[]),
-    ("ln", 1, &[], &[]),
+    ("ln", 64, &[], &[]),
     ("demo", 64, &[], &[]),
     ("lab", 64, &[], &[]),
     ("completions", 64, &[], &[]),
@@ -248,13 +248,10 @@ fn json_is_json_everywhere() {
     let d = Dir::new();
     let image = d.image("a.img", "16m", &[]);
     let inside = format!("{image}:/");
+    ok(&["snapshot", "create", &format!("{image}:/.snap/s")]);
+    ok(&["quotacheck", "-u", &image]);
     for args in [
-        vec!["ls", "--json", &inside],
-        vec!["stat", "--json", &inside],
-        vec!["tree", "--json", &inside],
-        vec!["df", "--json", &image],
         vec!["dumpfs", "--json", &image],
-        vec!["fsck", "-n", "--json", &image],
         vec!["tunefs", "-p", "--json", &image],
         vec!["newfs", "-N", "--json", &image],
     ] {
@@ -262,7 +259,27 @@ fn json_is_json_everywhere() {
         let parsed: Result<serde_json::Value, _> = serde_json::from_str(&printed);
         assert!(parsed.is_ok(), "{args:?}: {printed}");
     }
-    let value: serde_json::Value = serde_json::from_str(&ok(&["df", "--json", &image])).unwrap();
+    // What may be of several files or images is one object a line.
+    for (args, count) in [
+        (vec!["ls", "--json", "-a", &inside], 4),
+        (vec!["ls", "--json", "-d", &inside, &inside], 2),
+        (vec!["stat", "--json", &inside, &inside], 2),
+        (vec!["tree", "--json", &inside], 3),
+        (vec!["find", "--json", &inside], 4),
+        (vec!["du", "--json", &inside, &inside], 4),
+        (vec!["info", "--json", &image, &image], 2),
+        (vec!["df", "--json", &image, &image], 2),
+        (vec!["fsck", "-n", "--json", &image, &image], 2),
+        (vec!["snapshot", "list", "--json", &image], 1),
+        (vec!["repquota", "--json", &image], 1),
+        (vec!["quota", "-u", "--json", &image, "0", "1"], 2),
+    ] {
+        let printed = ok(&args);
+        let objects: Vec<serde_json::Value> = json_lines(&printed);
+        assert!(objects.iter().all(serde_json::Value::is_object), "{args:?}: {printed}");
+        assert_eq!(objects.len(), count, "{args:?}: {printed}");
+    }
+    let value: serde_json::Value = json_lines(&ok(&["df", "--json", &image]));
     assert_eq!(value[0]["format"], "UFS2");
     assert_eq!(value[0]["block_size"], 32768);
     let _ = ffs();

@@ -1,8 +1,8 @@
 //! `cp -a` keeps everything, in every direction.
 
 use crate::common::{
-    Dir, assert_same, fails, ffs, fsck_clean, inside, is_root, make_tree, ok, pattern, run,
-    set_mtime, text,
+    Dir, assert_same, fails, ffs, fsck_clean, inside, is_root, json_lines, make_tree, ok, pattern,
+    run, set_mtime, text,
 };
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -191,7 +191,7 @@ fn flags_travel_through_the_host() {
         ok(&["cp", "-a", host.to_str().unwrap(), &format!("{second}:/")]);
         let inner = [b"/", name.as_encoded_bytes()].concat();
         let shown = ffs().args(["stat", "--json"]).arg(inside(&second, &inner)).output().unwrap();
-        let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        let shown: serde_json::Value = json_lines(&String::from_utf8_lossy(&shown.stdout));
         assert_eq!(shown[0]["flags_hex"], format!("{:x}", row.flags), "{name:?}");
     }
     fsck_clean(Path::new(&second));

@@ -1,6 +1,8 @@
 //! Options of `ffs cp` beside those of cp(1) of GNU and of rsync, on the same tree.
 
-use crate::common::{Dir, fsck_clean, is_root, ok, pattern, run, set_mtime, text, walk};
+use crate::common::{
+    Dir, fsck_clean, is_root, json_lines, ok, pattern, run, set_mtime, text, walk,
+};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -323,8 +325,7 @@ fn holes_are_made_and_filled() {
     let image = d.image("a.img", "32m", &[]);
     let at = |name: &str| format!("{image}:/{name}");
     let blocks = |name: &str| {
-        let shown: serde_json::Value =
-            serde_json::from_str(&ok(&["stat", "--json", &at(name)])).unwrap();
+        let shown: serde_json::Value = json_lines(&ok(&["stat", "--json", &at(name)]));
         shown[0]["blocks512"].as_u64().unwrap() * 512
     };
     ok(&["cp", "--sparse=always", &full, &at("holes")]);

@@ -1,6 +1,6 @@
 //! `ffs debug`, `ffs undelete`, and files that are named by their inode number.
 
-use crate::common::{Dir, fails, ok, run, text};
+use crate::common::{Dir, fails, json_lines, ok, run, text};
 use std::fs;
 use std::process::Command;
 
@@ -75,8 +75,7 @@ fn the_blocks_that_are_shown_hold_the_content_and_belong_to_the_file() {
         assert!(cat.stdout == bytes, "cat by number");
         ok(&["cp", &by_number, &d.str("copy")]);
         assert!(fs::read(d.path("copy")).unwrap() == bytes);
-        let stat: serde_json::Value =
-            serde_json::from_str(&ok(&["stat", "--json", &by_number])).unwrap();
+        let stat: serde_json::Value = json_lines(&ok(&["stat", "--json", &by_number]));
         assert_eq!(number(&stat[0], "inode"), ino);
         let dir = lines(&["debug", "inode", "--json", &format!("{image}:/t")]);
         let dir = number(&dir[0], "inode");

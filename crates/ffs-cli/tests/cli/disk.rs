@@ -8,7 +8,9 @@ use std::process::Command;
 use ffs_testkit::tools::have;
 use serde_json::Value;
 
-use crate::common::{Dir, fails, ffs, fsck_clean, ok, pattern, run, set_mtime, text, walk};
+use crate::common::{
+    Dir, fails, ffs, fsck_clean, json_lines, ok, pattern, run, set_mtime, text, walk,
+};
 
 pub(crate) fn tool(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().unwrap();
@@ -36,6 +38,25 @@ fn create(d: &Dir, image: &str, more: &[&str]) -> Value {
     args.extend(more);
     args.push(image);
     serde_json::from_str(&ok(&args)).unwrap()
+}
+
+#[test]
+fn boot_gives_both_programs() {
+    let d = Dir::new();
+    sources(&d);
+    let (one, image) = (d.str("one.img"), d.str("image.img"));
+    let (pmbr, gptboot) = (d.str("pmbr"), d.str("gptboot"));
+    ok(&["disk", "create", "--pmbr", &pmbr, "--gptboot", &gptboot, "--swap", "1m", &one]);
+    let dir = d.0.path().to_str().unwrap().to_owned();
+    for boot in [dir, format!("{pmbr},{gptboot}")] {
+        ok(&["disk", "create", "--force", "--boot", &boot, "--swap", "1m", &image]);
+        assert!(fs::read(&one).unwrap() == fs::read(&image).unwrap(), "{boot}");
+    }
+    let alone = ["disk", "create", "--force", "--boot", &pmbr, &image];
+    fails(&alone, 64, "a directory with the files pmbr and gptboot");
+    let root = d.str("root");
+    fails(&["disk", "create", "--force", "--boot", &root, &image], 1, "root/pmbr");
+    fails(&["disk", "create", "--boot", &root, "--pmbr", &pmbr, &image], 64, "cannot be used");
 }
 
 /// Copies a partition to a file of its own.
@@ -67,7 +88,7 @@ fn a_disk_has_what_it_was_given_and_others_read_it() {
         assert!(run(&["cat", &format!("{image}@4:/boot/kernel")]).stdout == pattern(3_000_000, 4));
         fsck_clean(Path::new(&format!("{image}@4")));
         // Our own reader finds the same partitions as the writer reports.
-        let info: Value = serde_json::from_str(&ok(&["info", "--json", &image])).unwrap();
+        let info: Value = json_lines(&ok(&["info", "--json", &image]));
         for (ours, read) in disk["partitions"]
             .as_array()
             .unwrap()

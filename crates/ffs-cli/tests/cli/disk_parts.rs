@@ -6,7 +6,7 @@ use std::path::Path;
 use ffs_testkit::tools::have;
 use serde_json::Value;
 
-use crate::common::{Dir, fails, fsck_clean, ok, pattern};
+use crate::common::{Dir, fails, fsck_clean, json_lines, ok, pattern};
 use crate::disk::{part, sources, tool};
 
 #[test]
@@ -54,7 +54,7 @@ fn partitions_of_other_types_have_the_content_of_a_file() {
         assert!(bytes[wanted.len()..].iter().all(|byte| *byte == 0), "{number}");
     }
     // ffs info has the same names as --part, and the GUID of a type without one.
-    let info: Value = serde_json::from_str(&ok(&["info", "--json", &image])).unwrap();
+    let info: Value = json_lines(&ok(&["info", "--json", &image]));
     let kinds: Vec<&str> = info[0]["partitions"]
         .as_array()
         .unwrap()
@@ -98,7 +98,7 @@ fn every_named_type_is_made_and_shown() {
     args.extend(parts.iter().flat_map(|part| ["--part", part.as_str()]));
     args.push(&image);
     let made: Value = serde_json::from_str(&ok(&args)).unwrap();
-    let info: Value = serde_json::from_str(&ok(&["info", "--json", &image])).unwrap();
+    let info: Value = json_lines(&ok(&["info", "--json", &image]));
     for (n, name) in names.iter().enumerate() {
         assert_eq!(made["partitions"][n]["kind"], *name);
         let shown = match *name {

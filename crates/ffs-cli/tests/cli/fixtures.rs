@@ -1,6 +1,6 @@
 //! Images that real systems wrote, listed and copied out by the command: exactly what is expected.
 
-use crate::common::{Dir, inside, ok, run, text};
+use crate::common::{Dir, inside, json_lines, ok, run, text};
 use ffs_testkit::fixtures::{self, ExpectedKind, ExpectedRow};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -77,9 +77,8 @@ fn every_fixture_lists_as_expected() {
     for (image, inside, expected) in images {
         let d = Dir::new();
         let path = d.fixture(&image).unwrap() + inside;
-        let mut got: Vec<Value> =
-            serde_json::from_str(&ok(&["stat", "--json", &format!("{path}:/")])).unwrap();
-        let below: Vec<Value> = serde_json::from_str(&ok(&["ls", "-AR", "--json", &path])).unwrap();
+        let mut got: Vec<Value> = json_lines(&ok(&["stat", "--json", &format!("{path}:/")]));
+        let below: Vec<Value> = json_lines(&ok(&["ls", "-AR", "--json", &path]));
         got.extend(below);
         let mut got: Vec<ExpectedRow> = got.iter().map(row).collect();
         let mut want: Vec<ExpectedRow> = fixtures::expected(&expected).unwrap();
@@ -173,7 +172,7 @@ fn extended_attributes_are_shown_and_copied() {
             let shown: &Value = shown.entry(row.path.clone()).or_insert_with(|| {
                 let arg = inside(&path, &row.path);
                 let output = run(&[OsStr::new("stat"), OsStr::new("--json"), &arg]);
-                serde_json::from_slice(&output.stdout).unwrap()
+                json_lines(&String::from_utf8_lossy(&output.stdout))
             });
             let space = if row.namespace == 1 { "user" } else { "system" };
             let found = shown[0]["xattrs"].as_array().unwrap().iter().any(|x| {

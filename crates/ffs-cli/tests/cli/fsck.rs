@@ -12,11 +12,11 @@ use ffs_ondisk::superblock::FsFlags;
 use ffs_ondisk::{Cg, CgMut, CgNo, Dinode, FragNo, Ino, Superblock, cg};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{Dir, fails, ffs, fsck_clean, ok, pattern, run, text};
+use crate::common::{Dir, fails, ffs, fsck_clean, json_lines, ok, pattern, run, text};
 
 /// Inode number of a path like `img:/a/b`.
 fn ino_of(path: &str) -> u32 {
-    let json: serde_json::Value = serde_json::from_str(&ok(&["stat", "--json", path])).unwrap();
+    let json: serde_json::Value = json_lines(&ok(&["stat", "--json", path]));
     let first = json.as_array().map_or(&json, |list| &list[0]);
     first["inode"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or_else(|| panic!("{json}"))
 }
@@ -178,9 +178,9 @@ fn reports_and_json_say_it_too() {
     assert!(stdout(&looked).contains(&format!("{owner}{size}")), "{}", text(&looked));
     let json = answered(&["--json"], &image, "n\n");
     let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-    let inode = &value[0]["findings"][0]["inode"];
+    let inode = &value["findings"][0]["inode"];
     assert_eq!((&inode["size"], &inode["uid"]), (&70_000.into(), &0.into()), "{value}");
-    assert_eq!(value[0]["findings"][0]["path"], "/dir/file");
+    assert_eq!(value["findings"][0]["path"], "/dir/file");
     let preened = run(&["fsck", "-p", "-f", &image]);
     let prefixed = format!("{image}: {owner}{image}: {size}");
     assert!(stdout(&preened).contains(&prefixed), "{}", text(&preened));

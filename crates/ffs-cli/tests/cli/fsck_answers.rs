@@ -46,7 +46,7 @@ fn refusing_every_repair_clears_the_clean_mark_and_nothing_else() {
         assert!(differ.iter().all(|at| (65536..65536 + 8192).contains(at)), "{differ:?}");
         let json: serde_json::Value =
             serde_json::from_slice(&run(&["fsck", "-n", "--json", &image]).stdout).unwrap();
-        assert_eq!((&json[0]["clean"], &json[0]["marked_dirty"]), (&false.into(), &false.into()));
+        assert_eq!((&json["clean"], &json["marked_dirty"]), (&false.into(), &false.into()));
         // The volume is not marked clean any more.
         for answers in ["n\n".repeat(20), "q\n".to_owned(), "n\nq\n".to_owned(), String::new()] {
             let printed = text(&answered(&image, &answers));

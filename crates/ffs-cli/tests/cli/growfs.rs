@@ -1,6 +1,6 @@
 //! `ffs growfs`: the content stays, the space is usable, and images are made longer.
 
-use crate::common::{Dir, assert_same, fails, fsck_clean, make_tree, ok};
+use crate::common::{Dir, assert_same, fails, fsck_clean, json_lines, make_tree, ok};
 use std::fs;
 use std::path::Path;
 
@@ -12,7 +12,7 @@ const VOLUMES: [&[&str]; 4] = [
 ];
 
 fn free_bytes(image: &str) -> u64 {
-    let shown: serde_json::Value = serde_json::from_str(&ok(&["df", "--json", image])).unwrap();
+    let shown: serde_json::Value = json_lines(&ok(&["df", "--json", image]));
     shown[0]["available"].as_u64().unwrap()
 }
 
@@ -37,6 +37,34 @@ fn files_stay_as_they_are_and_the_space_can_be_used() {
         ok(&["cp", &format!("{image}:/more"), &d.str("back")]);
         assert!(fs::read(d.path("more")).unwrap() == fs::read(d.path("back")).unwrap());
     }
+}
+
+/// The table of docs/guide/images.md, "Enlarge a volume": each size, and one above.
+#[test]
+fn a_small_volume_grows_to_the_size_in_the_guide() {
+    let d = Dir::new();
+    let cases = [
+        ("1m", 50, 56),
+        ("4m", 50, 56),
+        ("8m", 230, 253),
+        ("16m", 950, 1045),
+        ("32m", 3800, 4200),
+        ("64m", 15 << 10, 17 << 10),
+        ("128m", 30 << 10, 34 << 10),
+        ("1g", 30 << 10, 34 << 10),
+    ];
+    for (size, grows, not) in cases {
+        let image = d.image("a.img", size, &[]);
+        ok(&["growfs", "-N", "-s", &format!("{grows}g"), &image]);
+        let words = if not < 30 << 10 { "can grow to about" } else { "must be below 2^32" };
+        fails(&["growfs", "-N", "-s", &format!("{not}g"), &image], 1, words);
+        fs::remove_file(&image).unwrap();
+    }
+    // The limit is no estimate: the volume has that size, and is sound.
+    let image = d.image("a.img", "1m", &[]);
+    ok(&["growfs", "-s", "6g", &image]);
+    assert!(free_bytes(&image) > 4 << 30);
+    fsck_clean(Path::new(&image));
 }
 
 #[test]

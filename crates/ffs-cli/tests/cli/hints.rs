@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::common::{Dir, fails, is_root, make_tree, ok, run, text};
+use crate::common::{Dir, fails, ffs, is_root, make_tree, ok, run, text};
 use crate::partitions::Loop;
 
 #[test]
@@ -34,6 +34,41 @@ fn a_slash_in_place_of_a_colon_and_swapped_words_are_noticed() {
     let error = run(&["chown", &root, "0:0"]);
     assert!(text(&error).contains("the new value comes first"), "{}", text(&error));
     assert!(!text(&run(&["chown", "0:0", "none.img:/"])).contains("the new value"));
+}
+
+#[test]
+fn swapped_words_are_answered_with_the_line_to_type() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let (file, none) = (format!("{image}:/f"), d.str("none.img"));
+    let dir = d.str("");
+    ok(&["touch", &file]);
+    for (args, code, line) in [
+        (&["chmod", &file, "755"][..], 64, format!("write: ffs chmod MODE {file}")),
+        (&["chown", &file, "0:0"], 64, format!("write: ffs chown OWNER:GROUP {file}")),
+        (&["chflags", &file, "schg"], 64, format!("write: ffs chflags FLAGS {file}")),
+        (&["chmod", "755", "none"], 1, "the new value comes first".into()),
+        (&["touch", &file, "200206100900"], 64, format!("ffs touch -t 200206100900 {file}")),
+        (&["touch", "2002-06-10T09:00:00", &file], 64, "ffs touch -d 2002-06-10T09:00:00".into()),
+        (&["ln", "-s", &file, "target"], 64, format!("write: ffs ln -s target {file}")),
+        (&["ln", &file, "b"], 64, format!("write: ffs ln {file} {image}:/b")),
+        (&["mount", &dir, &image], 1, format!("write: ffs mount {image} {dir}")),
+        (&["snapshot", "create", &image, "s"], 64, format!("create {image}:/.snap/s")),
+        (&["snapshot", "create", &image], 64, format!("create {image}:/.snap/NAME")),
+        (&["snapshot", "create", &image, "/a/s"], 64, format!("create {image}:/a/s")),
+        (&["cp", "--update", "none", &file, &dir], 64, "write --update=none".into()),
+        (&["cp", "--preserve", "mode,links", &file, &dir], 64, "write --preserve=mode,".into()),
+    ] {
+        fails(args, code, &line);
+    }
+    for how in [&["--reflink", "no"][..], &["--reflink=no"], &["--reflink", "never"]] {
+        ok(&[&["cp"], how, &[&file, &dir]].concat());
+    }
+    // A file may have the name of a value, and an image one that is a time.
+    std::fs::write(d.path("none"), b"").unwrap();
+    let output = ffs().current_dir(&dir).args(["cp", "--update", "none", &file]).output();
+    assert!(output.as_ref().unwrap().status.success(), "{}", text(&output.unwrap()));
+    fails(&["touch", &none], 1, "none.img");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! the judges.
 
 use crate::build::{assert_holds, gnu_tar};
-use crate::common::{Dir, fails, ffs, make_tree, ok, text};
+use crate::common::{Dir, fails, ffs, json_lines, make_tree, ok, text};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -249,7 +249,7 @@ fn flags_of_an_earlier_source_do_not_stop_a_later_one() {
     ok(&["build", &image, &base, &over]);
     let flags = |path: &str| {
         let shown = ok(&["stat", "--json", &format!("{image}:{path}")]);
-        let value: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        let value: serde_json::Value = json_lines(&shown);
         value[0]["flags"].as_str().unwrap().to_owned()
     };
     let paths = ["/lib/libc", "/lib/kept", "/empty", "/empty/new"];

@@ -52,7 +52,7 @@ fn the_environment_is_the_default() {
 
 #[test]
 fn a_wrong_filter_is_a_wrong_command_line() {
-    fails(&["--log", "ffs::mount=loud", "ls", "a.img"], 1, "--log: ");
+    fails(&["--log", "ffs::mount=loud", "ls", "a.img"], 64, "--log: ");
     fails(&["rm", "--log", "ffs::mount=loud", "a.img:/b"], 64, "--log: ");
 }
 

@@ -1,6 +1,8 @@
 //! Mounting by the command; skipped where FUSE is not allowed.
 
-use crate::common::{Dir, assert_same, fails, fsck_clean, is_root, make_tree, ok, run, text};
+use crate::common::{
+    Dir, assert_same, fails, fsck_clean, is_root, json_lines, make_tree, ok, run, text,
+};
 use std::fs;
 use std::path::Path;
 
@@ -116,7 +118,7 @@ fn switches(at: &str) {
         below.lines().all(|l| l.starts_with("vfs.ffs.buf.")) && below.lines().count() > 9,
         "{below}"
     );
-    let json: serde_json::Value = serde_json::from_str(&ok(&["sysctl", "--json", at])).unwrap();
+    let json: serde_json::Value = json_lines(&ok(&["sysctl", "--json", at]));
     let rows = json.as_array().unwrap();
     assert_eq!(rows.len(), all.lines().count());
     let switch = rows.iter().find(|r| r["name"] == "vfs.vmiodirenable").unwrap();
@@ -125,9 +127,9 @@ fn switches(at: &str) {
     let shown = ok(&["sysctl", at, "vfs.vmiodirenable", "vfs.vmiodirenable=0"]);
     assert_eq!(shown, "vfs.vmiodirenable: 1 -> 0\nvfs.vmiodirenable: 0\n");
     let set = ok(&["sysctl", "--json", at, "vmiodirenable=1"]);
-    let set: serde_json::Value = serde_json::from_str(&set).unwrap();
+    let set: serde_json::Value = json_lines(&set);
     assert_eq!((&set[0]["name"], &set[0]["value"]), (&"vfs.vmiodirenable".into(), &1.into()));
-    fails(&["stat", at, at], 1, "the only argument");
+    fails(&["stat", at, at], 64, "the only argument");
 
     let several =
         run(&["sysctl", at, "kern.nbuf=1", "vfs.ffs.reads=0", "kern.nbof", "vfs.vmiodirenable"]);
@@ -152,8 +154,8 @@ fn looks(at: &str) {
     assert!(looks[0].get("rates").is_none() && looks[2]["seconds"].as_f64().unwrap() >= 0.1);
     assert!(looks[2]["rates"]["vfs.ffs.reads"].is_number());
     assert!(looks[2]["gauges"]["vfs.numbufs"].as_u64().unwrap() > 0);
-    fails(&["stat", "-w", "0", at], 1, "0.1");
-    fails(&["stat", "-c", "2", "nothing.img:/"], 1, "for one mount");
+    fails(&["stat", "-w", "0", at], 64, "0.1");
+    fails(&["stat", "-c", "2", "nothing.img:/"], 64, "for one mount");
 }
 
 /// A new image with soft updates, mounted with `options` on `mnt`; `None` where that is not
@@ -335,4 +337,49 @@ fn in_time(args: &[&str]) -> Option<String> {
             None
         }
     }
+}
+
+#[test]
+fn all_mounts_of_a_user_are_unmounted_and_no_others() {
+    let d = Dir::new();
+    if mounted(&d, "ro").is_none() {
+        return;
+    }
+    let open = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o777);
+    let program = d.path("ffs");
+    fs::copy(crate::common::ffs().get_program(), &program).unwrap();
+    let as_user = |args: &[&str]| {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid", "54399", "--regid", "54399", "--clear-groups"]);
+        command.arg(&program).args(args).output()
+    };
+    let points = ["one", "two", "one/in it"].map(|name| d.str(name));
+    let images = ["1.img", "2.img", "3.img"].map(|name| d.image(name, "8m", &[]));
+    ok(&["mkdir", "-m", "777", &format!("{}:/in it", images[0])]);
+    fs::set_permissions(d.path(""), open.clone()).unwrap();
+    for (image, point) in images.iter().zip(&points) {
+        if !point.ends_with("in it") {
+            fs::create_dir(point).unwrap();
+            fs::set_permissions(point, open.clone()).unwrap();
+        }
+        fs::set_permissions(image, open.clone()).unwrap();
+        let made = as_user(&["mount", image, point]);
+        if !made.as_ref().is_ok_and(|made| made.status.success()) {
+            println!("skipped: a user cannot mount: {}", made.map_or("".into(), |m| text(&m)));
+            as_user(&["umount", "--all"]).unwrap();
+            ok(&["umount", &d.str("mnt")]);
+            return;
+        }
+    }
+    let unmounted = as_user(&["umount", "--all"]).unwrap();
+    let [one, two, inner] = &points;
+    let lines = [inner, two, one].map(|point| format!("ffs umount: {point} is unmounted\n"));
+    let stderr = String::from_utf8_lossy(&unmounted.stderr);
+    assert_eq!(stderr, lines.concat(), "{}", text(&unmounted));
+    assert!(unmounted.status.success());
+    assert!(entry(&d.str("mnt")).is_some(), "the mount of another user stays");
+    ok(&["umount", &d.str("mnt")]);
+    fails(&["umount", "--all", one], 1, "cannot be used with");
+    let nothing = as_user(&["umount", "--all"]).unwrap();
+    assert_eq!(text(&nothing), "exit status: 0\n");
 }

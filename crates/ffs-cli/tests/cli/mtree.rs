@@ -1,7 +1,7 @@
 //! `ffs build --mtree`: owners, modes and flags from a specification, as an installation without
 //! root writes it.
 
-use crate::common::{Dir, fails, fsck_clean, ok, run, text};
+use crate::common::{Dir, fails, fsck_clean, json_lines, ok, run, text};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -55,7 +55,7 @@ fn owners_and_modes_are_those_of_the_specification() {
         fsck_clean(Path::new(&image));
         let stat = |path: &str| {
             let shown = ok(&["stat", "--json", &format!("{image}:{path}")]);
-            let value: serde_json::Value = serde_json::from_str(&shown).unwrap();
+            let value: serde_json::Value = json_lines(&shown);
             let get = |key: &str| value[0][key].to_string().replace('"', "");
             format!("{}:{} {} {}", get("uid"), get("gid"), get("mode"), get("flags"))
         };
@@ -139,7 +139,7 @@ fn a_file_is_there_under_its_listed_names_alone() {
     assert_eq!(names.split_whitespace().collect::<Vec<&str>>(), ["dog", "eel"]);
     assert_eq!(ok(&["cat", &format!("{image}:/bin/eel")]), "cat\n");
     let shown = ok(&["stat", "--json", &format!("{image}:/bin/eel")]);
-    let value: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let value: serde_json::Value = json_lines(&shown);
     assert_eq!(
         (&value[0]["mode"], &value[0]["uid"], &value[0]["nlink"]),
         (&"4711".into(), &5.into(), &2.into())
@@ -206,7 +206,7 @@ fn what_the_tree_lacks_is_created_from_its_line() {
             assert!(read == fs::read(&content).unwrap(), "{file}");
         }
         let time = ok(&["stat", "--json", &format!("{image}:/dev/null")]);
-        let time: serde_json::Value = serde_json::from_str(&time).unwrap();
+        let time: serde_json::Value = json_lines(&time);
         assert_eq!(time[0]["mtime"]["seconds"], 1_500_000_000);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Dir, fails, fsck_clean, ok};
+use crate::common::{Dir, fails, fsck_clean, json_lines, ok};
 
 /// The flags of the superblock, and whether `newfs --json` reported soft updates and a journal.
 fn made(d: &Dir, options: &[&str]) -> (String, bool, bool) {
@@ -114,7 +114,7 @@ fn a_built_image_has_the_soft_updates_journal_and_sectors_that_are_given() {
         assert_eq!(enabled("soft updates: (-n)"), soft_updates, "{settings}");
         assert_eq!(enabled("soft updates journaling: (-j)"), journal, "{settings}");
         fsck_clean(image.as_ref());
-        let df: serde_json::Value = serde_json::from_str(&ok(&["df", "--json", &image])).unwrap();
+        let df: serde_json::Value = json_lines(&ok(&["df", "--json", &image]));
         assert!(df[0]["available"].as_u64().unwrap() >= 1 << 20, "{df}");
         let other = d.str("b.img");
         build(&other);

@@ -1,6 +1,6 @@
 //! What the small commands do inside an image.
 
-use crate::common::{Dir, fails, fsck_clean, ok, run, text};
+use crate::common::{Dir, fails, fsck_clean, json_lines, ok, run, text};
 use ffs_ondisk::Superblock;
 use ffs_ondisk::superblock::SBLOCKSIZE;
 use std::path::Path;
@@ -237,7 +237,7 @@ fn fsck_repairs_with_bsds_exit_codes() {
     let look = run(&["fsck", "-n", &image]);
     assert!(String::from_utf8_lossy(&look.stdout).contains("** Phase 1"), "{}", text(&look));
     let json = run(&["fsck", "-n", "--json", &image]);
-    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let json: serde_json::Value = json_lines(&String::from_utf8_lossy(&json.stdout));
     assert!(!json[0]["findings"].as_array().unwrap().is_empty());
     // The later of -n and -y wins.
     let before = std::fs::read(&image).unwrap();

@@ -1,7 +1,7 @@
 //! Options of the commands on files in an image, as their help texts say, and what a failed or
 //! killed command leaves.
 
-use crate::common::{Dir, fails, fsck_clean, is_root, ok, run, text};
+use crate::common::{Dir, fails, fsck_clean, is_root, json_lines, ok, run, text};
 use ffs_ondisk::Superblock;
 use ffs_ondisk::superblock::{FsFlags, SBLOCKSIZE};
 use rustix::process::{Pid, Signal, kill_process};
@@ -43,7 +43,7 @@ fn listings_are_ordered_and_marked_by_options() {
     let inodes = ls("-i");
     let row = words(&inodes).into_iter().find(|row| row[1] == "small").unwrap();
     let stat = ok(&["stat", "--json", &at("/small")]);
-    let stat: serde_json::Value = serde_json::from_str(&stat).unwrap();
+    let stat: serde_json::Value = json_lines(&stat);
     assert_eq!(row[0], stat[0]["inode"].to_string());
     let long = ls("-lhT");
     let large = long.lines().find(|line| line.ends_with(" large")).unwrap();

@@ -1,6 +1,6 @@
 //! `ffs cp` onto what is there: what stays, what is replaced, and targets that are no files.
 
-use crate::common::{Dir, fails, ffs, fsck_clean, is_root, ok, pattern, text};
+use crate::common::{Dir, fails, ffs, fsck_clean, is_root, json_lines, ok, pattern, text};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 /// `ffs stat --json`, the first file.
 fn stat(path: &str) -> serde_json::Value {
-    let shown: serde_json::Value = serde_json::from_str(&ok(&["stat", "--json", path])).unwrap();
+    let shown: serde_json::Value = json_lines(&ok(&["stat", "--json", path]));
     shown[0].clone()
 }
 

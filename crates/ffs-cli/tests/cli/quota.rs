@@ -1,6 +1,6 @@
 //! The quota commands: on images, and on a mount where FUSE is allowed.
 
-use crate::common::{Dir, fails, ffs, fsck_clean, is_root, ok, run, text};
+use crate::common::{Dir, fails, ffs, fsck_clean, is_root, json_lines, ok, run, text};
 use std::fs;
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn image(d: &Dir, options: &[&str]) -> String {
 }
 
 fn json(args: &[&str]) -> serde_json::Value {
-    serde_json::from_str(&ok(args)).unwrap()
+    json_lines(&ok(args))
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn quotas_of_a_mount() {
     let own = [run(&["quota", "-v", at]), run(&["quota", "-g", "-v", "--json", at])];
     ok(&["umount", at]);
     assert!(text(&own[0]).contains("(uid 1001)") && text(&own[0]).contains("2048"));
-    let group: serde_json::Value = serde_json::from_slice(&own[1].stdout).unwrap();
+    let group: serde_json::Value = json_lines(&String::from_utf8_lossy(&own[1].stdout));
     assert_eq!(group[0]["id"], 2001, "{}", text(&own[1]));
     let all = json(&["repquota", "--json", &image]);
     assert!(all.as_array().unwrap().iter().any(|q| q["blocks512"]["hard"] == 4096));

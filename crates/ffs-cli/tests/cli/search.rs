@@ -1,13 +1,19 @@
 //! `ffs find` and `ffs du`, beside find(1) of the host; `ffs touch` and `ffs truncate`.
 
-use crate::common::{Dir, fails, fsck_clean, make_tree, ok, run, text};
+use crate::common::{Dir, fails, fsck_clean, json_lines, make_tree, ok, run, text};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
 /// The lines of find(1) below `root`, as paths of the image.
 fn host(root: &Path, expression: &[&str]) -> Option<BTreeSet<String>> {
-    let output = Command::new("find").arg(".").args(expression).current_dir(root).output().ok()?;
+    let output = Command::new("find")
+        .arg(".")
+        .args(expression)
+        .env("TZ", "UTC")
+        .current_dir(root)
+        .output()
+        .ok()?;
     assert!(output.status.success(), "{expression:?}: {}", text(&output));
     let path = |line: &[u8]| {
         let text = String::from_utf8_lossy(line).into_owned();
@@ -17,6 +23,46 @@ fn host(root: &Path, expression: &[&str]) -> Option<BTreeSet<String>> {
     let lines = output.stdout.split(|b| *b == b'\n').filter(|line| !line.is_empty());
     Some(lines.map(path).collect())
 }
+
+/// Expressions that find(1) of GNU has, too. NEWER is a file of the tree.
+const EXPRESSIONS: &[&[&str]] = &[
+    &[],
+    &["-type", "f"],
+    &["-type", "d", "-o", "-type", "l"],
+    &["!", "-type", "d"],
+    &["-not", "-name", "*a*"],
+    &["-name", "?*[a-m]*"],
+    &["-iname", "*E*"],
+    &["-path", "*/*/*"],
+    &["-maxdepth", "1"],
+    &["-mindepth", "2", "-maxdepth", "3"],
+    &["-type", "f", "-size", "+10c", "-size", "-5000c"],
+    &["-type", "f", "-size", "0"],
+    &["-type", "f", "-size", "-3"],
+    &["-empty"],
+    &["-links", "+1", "-type", "f"],
+    &["-perm", "644"],
+    &["-perm", "-0200", "-perm", "/011"],
+    &["-uid", "0", "-a", "-gid", "0"],
+    &["(", "-name", "a*", "-o", "-name", "b*", ")", "-type", "f"],
+    &["-type", "d", "-depth"],
+    &["-name", "*e*", "-prune", "-o", "-type", "f", "-print"],
+    &["-newer", "NEWER"],
+    &["-type", "f", "-false"],
+    &["-mtime", "+1", "-o", "-mmin", "-100000"],
+    &["-regextype", "posix-extended", "-regex", ".*/(a|l|s)[a-z]+"],
+    &["-regextype", "posix-extended", "-iregex", ".*/FILE-NUMBER-0{3}[0-9]-?x*"],
+    &["-samefile", "NEWER"],
+    &["-lname", "*all"],
+    &["-ilname", "SM*"],
+    &["-newermm", "NEWER"],
+    &["-newermt", "2005-06-01", "!", "-newermt", "2005-09-01 12:00:00Z"],
+    &["-perm", "u=rw,go=r"],
+    &["-perm", "-u+s"],
+    &["-perm", "/u+x,g=w"],
+    &["-type", "f", "-nouser"],
+    &["-nogroup"],
+];
 
 #[test]
 fn the_same_files_are_found_as_by_find_of_the_host() {
@@ -28,32 +74,7 @@ fn the_same_files_are_found_as_by_find_of_the_host() {
     let newer = std::fs::read_dir(&tree).unwrap().next().unwrap().unwrap().file_name();
     let newer = newer.into_string().unwrap();
     let (here, inside) = (format!("./{newer}"), format!("/{newer}"));
-    for expression in [
-        &[][..],
-        &["-type", "f"],
-        &["-type", "d", "-o", "-type", "l"],
-        &["!", "-type", "d"],
-        &["-not", "-name", "*a*"],
-        &["-name", "?*[a-m]*"],
-        &["-iname", "*E*"],
-        &["-path", "*/*/*"],
-        &["-maxdepth", "1"],
-        &["-mindepth", "2", "-maxdepth", "3"],
-        &["-type", "f", "-size", "+10c", "-size", "-5000c"],
-        &["-type", "f", "-size", "0"],
-        &["-type", "f", "-size", "-3"],
-        &["-empty"],
-        &["-links", "+1", "-type", "f"],
-        &["-perm", "644"],
-        &["-perm", "-0200", "-perm", "/011"],
-        &["-uid", "0", "-a", "-gid", "0"],
-        &["(", "-name", "a*", "-o", "-name", "b*", ")", "-type", "f"],
-        &["-type", "d", "-depth"],
-        &["-name", "*e*", "-prune", "-o", "-type", "f", "-print"],
-        &["-newer", "NEWER"],
-        &["-type", "f", "-false"],
-        &["-mtime", "+1", "-o", "-mmin", "-100000"],
-    ] {
+    for expression in EXPRESSIONS {
         let with = |file: &str| -> Vec<String> {
             let word = |w: &&str| if *w == "NEWER" { file.to_owned() } else { (*w).to_owned() };
             expression.iter().map(word).collect()
@@ -65,6 +86,9 @@ fn the_same_files_are_found_as_by_find_of_the_host() {
             return;
         };
         let words = with(&inside);
+        // GNU's default are the expressions of Emacs, and its paths begin with a dot.
+        let start = if words.first().is_some_and(|word| word == "-regextype") { 2 } else { 0 };
+        let words = &words[start..];
         let args: Vec<&str> =
             ["find", &image].into_iter().chain(words.iter().map(String::as_str)).collect();
         let output = run(&args);
@@ -97,6 +121,10 @@ fn what_only_bsd_has_is_found_and_printed() {
     assert_eq!(find(&["-flags", "+schg,uchg", "-print0"]), "/f\0");
     assert_eq!(find(&["-group", "staff"]), "/deep\n");
     assert_eq!(find(&["-mtime", "+1000"]), "/deep\n");
+    assert_eq!(find(&["!", "-newermt", "2000-01-01"]), "/deep\n");
+    assert_eq!(find(&["!", "-newerat", "@946684800", "!", "-newermm", "/deep"]), "/deep\n");
+    assert_eq!(find(&["!", "-newercm", "/deep"]), "");
+    assert_eq!(find(&["-newerBt", "2100-01-01T00:00:00"]), "");
     assert_eq!(find(&["-type", "l", "-ls"]).trim_end().rsplit_once(' ').unwrap().1, "f");
     assert_eq!(find(&["-type", "f", "-quit", "-o", "-false"]), "/etc/group\n");
     assert_eq!(find(&["-depth"]).lines().last(), Some("/"));
@@ -115,6 +143,11 @@ fn what_only_bsd_has_is_found_and_printed() {
         (&["!"], "the expression ends too early"),
         (&["-perm", "9"], "a mode such as"),
         (&["-flags", "none"], "flags such as"),
+        (&["-regex", "("], "an extended regular expression is expected"),
+        (&["-newermt", "yesterday"], "is not a time such as"),
+        (&["-newerXY", "/f"], "no such test or action"),
+        (&["-exec", "rm", "{}", ";"], "ffs find --prefix ... -print0 | xargs -0 ffs COMMAND"),
+        (&["-name", "etc", "-prune", "-o", "-delete"], "-delete implies -depth"),
     ] {
         fails(&[&["find", &image][..], expression].concat(), 64, message);
     }
@@ -162,8 +195,7 @@ fn times_and_sizes_are_set() {
     let image = d.image("a.img", "16m", &[]);
     let at = |path: &str| format!("{image}:{path}");
     let stat = |path: &str| -> serde_json::Value {
-        let all: serde_json::Value =
-            serde_json::from_str(&ok(&["stat", "--json", &at(path)])).unwrap();
+        let all: serde_json::Value = json_lines(&ok(&["stat", "--json", &at(path)]));
         all[0].clone()
     };
     ok(&["touch", &at("/new"), &at("/other")]);
@@ -217,5 +249,63 @@ fn times_and_sizes_are_set() {
     fails(&["truncate", &at("/f")], 64, "-s");
     fails(&["truncate", "-s", "9000p", &at("/f")], 1, "file too large");
     fails(&["truncate", "-s", "1", &at("/no/such")], 1, "/no/such");
+    fsck_clean(Path::new(&image));
+}
+
+#[test]
+fn files_without_an_owner_are_those_that_the_image_does_not_name() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let at = |path: &str| format!("{image}:{path}");
+    ok(&["touch", &at("/root"), &at("/mine"), &at("/lost")]);
+    ok(&["chown", "4244:4245", &at("/mine")]);
+    ok(&["chown", "4246:4247", &at("/lost")]);
+    let find = |words: &[&str]| ok(&[&["find", &image, "-type", "f"][..], words].concat());
+    // The names of the host: it has root.
+    assert_eq!(find(&["-nouser"]), "/lost\n/mine\n");
+    ok(&["mkdir", &at("/etc")]);
+    ok(&["cp", &d.file("passwd", b"me:*:4244:4245::0:0:Me:/:/bin/sh\n"), &at("/etc/passwd")]);
+    ok(&["cp", &d.file("group", b"us:*:4245:\n"), &at("/etc/group")]);
+    let etc = "/etc/group\n/etc/passwd\n";
+    assert_eq!(find(&["-nouser"]), format!("{etc}/lost\n/root\n"));
+    assert_eq!(find(&["-nogroup"]), format!("{etc}/lost\n/root\n"));
+    assert_eq!(find(&["!", "-nouser", "!", "-nogroup"]), "/mine\n");
+}
+
+#[test]
+fn what_is_found_is_deleted_or_given_to_other_commands() {
+    let d = Dir::new();
+    let tree = d.path("tree");
+    make_tree(&tree);
+    let image = d.str("a.img");
+    ok(&["build", "--free", "1m", &image, tree.to_str().unwrap()]);
+    let find = |words: &[&str]| ok(&[&["find", &image][..], words].concat());
+    let count = |words: &[&str]| find(words).lines().count();
+    assert_eq!(count(&["-path", "/many/*", "-type", "f"]), 300);
+    let deleted = find(&["-path", "/many/*-00*", "-delete", "-print"]);
+    assert_eq!(deleted.lines().count(), 100);
+    assert_eq!(count(&["-path", "/many/*"]), 200);
+    // A directory follows its entries; one that is not empty is reported and is not printed.
+    let output =
+        run(&["find", &format!("{image}:/dir"), "!", "-name", "leaf", "-delete", "-print"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "/dir/hard\n");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(stderr.matches("not empty").count(), 3, "{stderr}");
+    assert_eq!(find(&["-name", "leaf"]), "/dir/sub/deep/leaf\n");
+    ok(&["find", &format!("{image}:/dir"), "-delete"]);
+    fails(&["stat", &format!("{image}:/dir")], 1, "/dir");
+    fsck_clean(Path::new(&image));
+    // Paths for xargs, also with spaces, and bytes that are not UTF-8.
+    let listed = run(&["find", "--prefix", &image, "-type", "f", "-print0"]).stdout;
+    let names = listed.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    assert!(names.clone().all(|name| name.starts_with(format!("{image}:/").as_bytes())));
+    use std::os::unix::ffi::OsStrExt;
+    let names: Vec<&std::ffi::OsStr> = names.map(std::ffi::OsStr::from_bytes).collect();
+    let chmod = [["chmod", "604"].map(std::ffi::OsStr::new).to_vec(), names].concat();
+    ok(&chmod);
+    assert_eq!(find(&["-type", "f", "!", "-perm", "604"]), "");
+    ok(&["find", &image, "-delete"]);
+    assert_eq!(find(&["-mindepth", "1"]), "", "everything but the root directory");
     fsck_clean(Path::new(&image));
 }

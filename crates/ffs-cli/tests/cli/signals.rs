@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{Dir, ffs, fsck_clean, ok, pattern};
+use crate::common::{Dir, ffs, fsck_clean, json_lines, ok, pattern};
 
 /// How long a command may take to start, or to end after a signal.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -93,8 +93,7 @@ fn a_command_that_waits_for_a_pipe_ends_with_a_signal() {
         send(&child, if number % 2 == 0 { Signal::INT } else { Signal::TERM });
         assert_eq!(code(child, &format!("{args:?}")), Some(130), "{args:?}");
         assert!(!Path::new(&new).exists(), "{args:?}");
-        let info: serde_json::Value =
-            serde_json::from_str(&ok(&["info", "--json", &image])).unwrap();
+        let info: serde_json::Value = json_lines(&ok(&["info", "--json", &image]));
         assert_eq!(info[0]["content"]["clean"], true, "{args:?}: {info}");
         fsck_clean(Path::new(&image));
     }

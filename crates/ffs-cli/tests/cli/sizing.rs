@@ -1,6 +1,6 @@
 //! `ffs build` makes the image large enough, or reports the reason.
 
-use crate::common::{Dir, fails, ffs, fsck_clean, ok, text};
+use crate::common::{Dir, fails, ffs, fsck_clean, json_lines, ok, text};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -31,8 +31,7 @@ fn files_that_end_in_a_hole_fit() {
         fs::File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
     }
     let check = |image: &str| {
-        let shown: serde_json::Value =
-            serde_json::from_str(&ok(&["stat", "--json", &format!("{image}:/2")])).unwrap();
+        let shown: serde_json::Value = json_lines(&ok(&["stat", "--json", &format!("{image}:/2")]));
         assert_eq!(shown[0]["size"], 5_u64 << 30);
         assert_eq!(ok(&["ls", image]).lines().count(), 40);
     };
@@ -49,6 +48,59 @@ fn files_that_end_in_a_hole_fit() {
         return println!("skipped: no tar that keeps holes");
     }
     each_volume(&d, &archive, check);
+}
+
+/// Files of pseudo-random sizes in directories, many small ones or few large ones.
+fn random_tree(d: &Dir, name: &str, seed: u64, files: u64, most: u64) -> String {
+    let mut state = seed;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 33) % below
+    };
+    let mut bytes = vec![0; most as usize];
+    for number in 0..files {
+        let dir = d.path(&format!("{name}/d{}/e{}", next(7), next(9)));
+        fs::create_dir_all(&dir).unwrap();
+        let size = next(most) as usize;
+        bytes[..size].iter_mut().for_each(|byte| *byte = number as u8 | 1);
+        fs::write(dir.join(format!("file{number}")), &bytes[..size]).unwrap();
+    }
+    d.str(name)
+}
+
+#[test]
+fn the_size_that_is_named_is_enough() {
+    let d = Dir::new();
+    // Space decides, both, or inodes.
+    let shapes: [(u64, u64); 3] = [(40, 400_000), (900, 9000), (3000, 3)];
+    for (seed, (files, most)) in (1..).zip(shapes) {
+        let tree = random_tree(&d, &format!("tree{seed}"), seed, files, most);
+        for options in VOLUMES {
+            let image = d.str("a.img");
+            for small in ["2m", "5m", "9m"] {
+                let build = |size: &str| {
+                    let words = [&["build", "--force", "--size", size], options, &[&image, &tree]];
+                    ffs().args(words.concat()).output().unwrap()
+                };
+                let output = build(small);
+                if output.status.success() {
+                    continue;
+                }
+                let words = text(&output);
+                let (_, size) = words.split_once("a size of ").unwrap_or_else(|| panic!("{words}"));
+                let (size, _) = size.split_once(" is enough").unwrap();
+                let output = build(size);
+                assert!(output.status.success(), "{options:?} {size}: {}", text(&output));
+                fsck_clean(Path::new(&image));
+                // The size with the usual density of inodes; that which fits may have more inodes.
+                ok(&[&["build", "--force"], options, &[&image, &tree]].concat());
+                let fits = fs::metadata(&image).unwrap().len();
+                let named: u64 = size.trim_end_matches('m').parse().unwrap();
+                let inodes_decide = most < 100;
+                assert!(inodes_decide || named << 20 <= 3 * fits + (2 << 20), "{fits}: {words}");
+            }
+        }
+    }
 }
 
 /// An archive of one member for each header.
@@ -86,8 +138,7 @@ fn directories_that_only_paths_name_fit() {
     });
     let source = archive(&d, "files.tar", files);
     each_volume(&d, &source, |image| {
-        let shown: serde_json::Value =
-            serde_json::from_str(&ok(&["ls", "-R", "--json", image])).unwrap();
+        let shown: serde_json::Value = json_lines(&ok(&["ls", "-R", "--json", image]));
         assert_eq!(shown.as_array().unwrap().len(), 400 * 5);
     });
     // Directories that come after what is in them count once.
@@ -97,7 +148,7 @@ fn directories_that_only_paths_name_fit() {
     });
     let (late, early) = (archive(&d, "late.tar", late), d.str("early.img"));
     ok(&["build", &early, &late]);
-    let shown: serde_json::Value = serde_json::from_str(&ok(&["df", "--json", &early])).unwrap();
+    let shown: serde_json::Value = json_lines(&ok(&["df", "--json", &early]));
     let [all, free] = ["inodes", "inodes_free"].map(|name| shown[0][name].as_u64().unwrap());
     let used = all - free;
     assert!((2000..2010).contains(&used), "{shown}");

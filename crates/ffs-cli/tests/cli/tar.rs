@@ -1,7 +1,8 @@
 //! `ffs tar`: archives of images for tar of the host, and archives into images.
 
 use crate::common::{
-    Dir, assert_same, fails, ffs, fsck_clean, make_tree, ok, pattern, run, set_mtime, text,
+    Dir, assert_same, fails, ffs, fsck_clean, json_lines, make_tree, ok, pattern, run, set_mtime,
+    text,
 };
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -335,7 +336,7 @@ fn birth_times_are_kept_and_gnu_tar_does_not_warn() {
     ok(&["touch", &file]);
     ok(&["touch", "-d", "2035-01-01T00:00:00Z", &file]);
     let birth = |path: &str| {
-        let stat: serde_json::Value = serde_json::from_str(&ok(&["stat", "--json", path])).unwrap();
+        let stat: serde_json::Value = json_lines(&ok(&["stat", "--json", path]));
         let birth = stat[0]["birthtime"].clone();
         assert!(birth != stat[0]["mtime"] && !birth.is_null(), "{stat}");
         birth

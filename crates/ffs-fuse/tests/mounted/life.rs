@@ -412,11 +412,38 @@ fn users_mount_with_fusermount() {
         "text\n1001:1002:600\n0:0:644\n5:6:700\n"
     );
     must(&format!("test -w {dir}/moved && test -x {dir}"));
+    make_devices(UNPRIVILEGED, &at("nodes"));
     must(&unmount);
     image.check();
     serve("async");
     assert!(!user(&format!("cat {dir}/moved")).status.success(), "the modes are as set");
     must(&unmount);
+}
+
+/// The kernel permits device nodes only to a process with the capability `CAP_MKNOD`; then the user
+/// who mounts with `fakeroot` makes them where only root may write.
+fn make_devices(user: u32, dir: &str) {
+    let denied =
+        as_user(user, std::path::Path::new("/"), &format!("mkdir {dir}; mknod {dir}/n c 1 3"));
+    assert!(!denied.status.success(), "without the capability");
+    let script =
+        format!("mknod -m 640 {dir}/null c 1 3 && mknod {dir}/disk b 7 300 && mkfifo {dir}/p");
+    let id = user.to_string();
+    let made = Command::new("setpriv")
+        .args(["--reuid", &id, "--regid", &id, "--clear-groups"])
+        .args(["--inh-caps", "+mknod", "--ambient-caps", "+mknod", "sh", "-c", &script])
+        .output();
+    let Ok(made) = made else {
+        println!("skipped: device nodes: no setpriv");
+        return;
+    };
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let shown = format!("cd {dir} && stat -c '%F %t:%T %u:%g %a' null disk");
+    let shown = as_user(user, std::path::Path::new("/"), &shown);
+    assert_eq!(
+        String::from_utf8_lossy(&shown.stdout),
+        "character special file 1:3 0:0 640\nblock special file 7:12c 0:0 644\n"
+    );
 }
 
 fn block_devices_are_fuseblk() {

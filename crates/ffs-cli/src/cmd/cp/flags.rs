@@ -136,6 +136,7 @@ enum Reflink {
     /// Copy the data
     Auto,
     /// Copy the data
+    #[value(alias = "no")]
     Never,
 }
 
@@ -148,6 +149,17 @@ pub(super) enum Stay {
 }
 
 impl Flags {
+    /// How to write an option whose value is the first of `paths`, after a space: only `=` gives
+    /// --update and --preserve a value.
+    pub(super) fn detached_value(&self, first: &str) -> Option<String> {
+        let is_list = || first.split(',').all(|word| Keep::from_str(word, false).is_ok());
+        let bare_keep = self.preserve == [Keep::Attributes];
+        if self.update == Some(Update::Older) && Update::from_str(first, false).is_ok() {
+            return Some(format!("--update={first}"));
+        }
+        (bare_keep && is_list()).then(|| format!("--preserve={first}"))
+    }
+
     /// The same with `-a`.
     pub(crate) fn archive(self) -> Flags {
         Flags { archive: true, ..self }

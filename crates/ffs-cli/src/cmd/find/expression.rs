@@ -1,7 +1,10 @@
 //! The expression of `ffs find`: tests and actions, and their values for a file.
 
-use ffs_core::{Error, FileFlags, FileType, Timespec};
+use std::collections::BTreeMap;
+
+use ffs_core::{Attr, Error, FileFlags, FileType, Ino, Timespec};
 use globset::GlobMatcher;
+use regex::bytes::Regex;
 
 use crate::fail::Failure;
 use crate::namei::basename;
@@ -19,6 +22,9 @@ pub(super) struct Expression {
     pub(super) min_depth: usize,
     /// A directory follows its entries.
     pub(super) depth_first: bool,
+    /// The actions -delete and -prune are in the expression.
+    pub(super) deletes: bool,
+    pub(super) prunes: bool,
 }
 
 /// A part of the expression.
@@ -40,6 +46,8 @@ pub(super) enum Action {
     Prune,
     /// The search ends.
     Quit,
+    /// The file is removed. The value is whether that succeeded.
+    Delete,
 }
 
 /// Which of the times of a file.
@@ -52,12 +60,12 @@ pub(super) enum Which {
 }
 
 impl Which {
-    fn of(self, visit: &Visit<'_>) -> Timespec {
+    pub(super) fn of(self, attr: &Attr) -> Timespec {
         match self {
-            Which::Access => visit.attr.atime,
-            Which::Modification => visit.attr.mtime,
-            Which::Change => visit.attr.ctime,
-            Which::Birth => visit.attr.birthtime,
+            Which::Access => attr.atime,
+            Which::Modification => attr.mtime,
+            Which::Change => attr.ctime,
+            Which::Birth => attr.birthtime,
         }
     }
 }
@@ -72,7 +80,8 @@ pub(super) enum Test {
     Size(Number, u64),
     /// The age at `now` in units of so many seconds, rounded up.
     Age(Which, Number, i64, i64),
-    Newer(Timespec),
+    /// One of the times is later.
+    Newer(Which, Timespec),
     User(u32),
     Group(u32),
     Uid(Number),
@@ -81,6 +90,16 @@ pub(super) enum Test {
     Flags(Bits, FileFlags),
     Links(Number),
     Inode(Number),
+    /// The same inode.
+    Same(Ino),
+    /// The text of a symbolic link.
+    Link(GlobMatcher),
+    /// The whole path.
+    Regex(Regex),
+    /// The owner is none of these.
+    NoUser(BTreeMap<u32, String>),
+    /// The group is none of these.
+    NoGroup(BTreeMap<u32, String>),
     Empty,
 }
 
@@ -113,12 +132,41 @@ impl Node {
             }
             Node::Not(part) => Ok(!part.holds(found)?),
             Node::Test(test) => test.holds(found),
+            Node::Action(Action::Delete) => found.delete(),
             Node::Action(action) => {
                 found.actions.push(*action);
                 Ok(true)
             }
         }
     }
+}
+
+impl Found<'_> {
+    /// Removes the file. A failure is reported, and the search continues.
+    fn delete(&self) -> Result<bool, Failure> {
+        let (session, path) = (self.session, self.visit.path);
+        // As in find(1), where the search begins is no error.
+        if path == b"/" {
+            return Ok(true);
+        }
+        let removed = session.find_parent(path).and_then(|(dir, name)| {
+            let (ffs, cred) = (&session.ffs, &session.cred);
+            let removed = match self.visit.attr.kind {
+                FileType::Directory => ffs.rmdir(cred, &dir, &name),
+                _ => ffs.unlink(cred, &dir, &name),
+            };
+            removed.map_err(|error| session.failed(path, error))
+        });
+        let is_removed = removed.is_ok();
+        output::report(removed)?;
+        Ok(is_removed)
+    }
+}
+
+/// The text of a symbolic link. An error is reported.
+fn target(found: &Found<'_>) -> Option<Vec<u8>> {
+    let text = found.session.ffs.readlink(found.visit.file);
+    text.map_err(|error| output::error(found.session.failed(found.visit.path, error).text)).ok()
 }
 
 /// `value` in units, rounded up.
@@ -129,7 +177,9 @@ fn rounded_up(value: i128, unit: i128) -> i128 {
 impl Test {
     fn holds(&self, found: &Found<'_>) -> Result<bool, Failure> {
         use std::os::unix::ffi::OsStrExt;
-        let path = |bytes| std::path::Path::new(std::ffi::OsStr::from_bytes(bytes));
+        fn path(bytes: &[u8]) -> &std::path::Path {
+            std::path::Path::new(std::ffi::OsStr::from_bytes(bytes))
+        }
         let (visit, a) = (found.visit, found.visit.attr);
         Ok(match self {
             Test::Always(value) => *value,
@@ -140,10 +190,10 @@ impl Test {
                 number.holds(rounded_up(i128::from(a.size), i128::from(*unit)))
             }
             Test::Age(which, number, unit, now) => {
-                let age = i128::from(*now) - i128::from(which.of(visit).secs);
+                let age = i128::from(*now) - i128::from(which.of(a).secs);
                 number.holds(rounded_up(age, i128::from(*unit)))
             }
-            Test::Newer(time) => a.mtime > *time,
+            Test::Newer(which, time) => which.of(a) > *time,
             Test::User(uid) => a.uid == *uid,
             Test::Group(gid) => a.gid == *gid,
             Test::Uid(number) => number.holds(a.uid.into()),
@@ -152,6 +202,14 @@ impl Test {
             Test::Flags(bits, wanted) => bits.holds(wanted.bits(), a.flags.bits()),
             Test::Links(number) => number.holds(a.nlink.into()),
             Test::Inode(number) => number.holds(a.ino.0.into()),
+            Test::Same(ino) => a.ino == *ino,
+            Test::Link(glob) => match a.kind {
+                FileType::Symlink => target(found).is_some_and(|text| glob.is_match(path(&text))),
+                _ => false,
+            },
+            Test::Regex(regex) => regex.is_match(visit.path),
+            Test::NoUser(names) => !names.contains_key(&a.uid),
+            Test::NoGroup(names) => !names.contains_key(&a.gid),
             Test::Empty => match a.kind {
                 FileType::Regular => a.size == 0,
                 FileType::Directory => is_empty(found)?,

@@ -3,15 +3,17 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use ffs_core::{FileType, QuotaType, Timespec};
+use ffs_core::{Attr, FileType, QuotaType};
 use globset::{GlobBuilder, GlobMatcher};
+use regex::bytes::{Regex, RegexBuilder};
 
 use super::expression::{Action, Expression, Node, Test, Which};
 use crate::current;
 use crate::fail::{Failure, show};
 use crate::namei::Last;
-use crate::owner::id_of;
+use crate::owner::{id_of, names};
 use crate::parse::find::{DAY, bits, number, size, time};
+use crate::parse::mode::ModeChange;
 use crate::session::Session;
 use bsdffs::flags;
 
@@ -41,11 +43,20 @@ pub(super) fn parse(
             max_depth: usize::MAX,
             min_depth: 0,
             depth_first: false,
+            deletes: false,
+            prunes: false,
         },
+        named_depth: false,
     };
     if !texts.is_empty() {
         parser.expression.root = parser.any()?;
     }
+    let Expression { deletes, prunes, depth_first, .. } = parser.expression;
+    if deletes && prunes && !parser.named_depth {
+        let why = "-delete implies -depth, with which -prune has no effect";
+        return Err(Failure::usage(why).hint("give -depth to delete what -prune would leave out"));
+    }
+    parser.expression.depth_first = depth_first || deletes;
     match texts.get(parser.at) {
         Some(word) => Err(Failure::usage(format!("{word}: it is not expected here"))),
         None => Ok(parser.expression),
@@ -64,6 +75,8 @@ struct Parser<'a> {
     session: &'a Session,
     now: i64,
     expression: Expression,
+    /// -depth is in the expression.
+    named_depth: bool,
 }
 
 impl Parser<'_> {
@@ -135,19 +148,24 @@ impl Parser<'_> {
         value.ok_or_else(|| Failure::usage(format!("{word}: its value is missing")))
     }
 
-    /// The modification time of the file at `path`.
-    fn newer(&self, path: &str) -> Result<Timespec, Failure> {
+    /// The attributes of the file at `path`.
+    fn file(&self, path: &str) -> Result<Attr, Failure> {
         let inside = current::inside(OsStr::new(path)).map(|(_, path)| path);
         let path = inside.as_deref().unwrap_or(path.as_bytes());
         let file = self.session.find(path, Last::Keep)?;
-        Ok(self.session.ffs.getattr(&file).mtime)
+        Ok(self.session.ffs.getattr(&file))
     }
 
     fn primary(&mut self, word: &str) -> Result<Node, Failure> {
-        if let Some(node) = self.without_value(word) {
+        if let Some(node) = self.without_value(word)? {
             return Ok(node);
         }
-        if !VALUED.contains(&word) {
+        if ["-exec", "-execdir", "-ok", "-okdir"].contains(&word) {
+            let why = "commands of the host cannot reach the files of an image";
+            let hint = "pipe the paths: ffs find --prefix ... -print0 | xargs -0 ffs COMMAND";
+            return Err(Failure::usage(format!("{word}: {why}")).hint(hint));
+        }
+        if !takes_value(word) {
             let nearest = ffs_core::nearest(word, VALUED.iter().chain(PLAIN).copied());
             let hint = ffs_core::suggestion(nearest);
             return Err(Failure::usage(format!("{word}: no such test or action{hint}")));
@@ -157,19 +175,26 @@ impl Parser<'_> {
             Failure::usage(format!("{word} {}: {expected} is expected", show(value.as_bytes())))
         };
         let count = || number(&value).ok_or_else(|| wrong("a number, perhaps with + or -"));
+        if let Some(test) = self.of_the_image(word, &value)? {
+            return Ok(Node::Test(test));
+        }
         if word == "-type" {
             return kinds(&value).ok_or_else(|| wrong("one of b, c, d, f, l, p, s, or f,l"));
         }
         let depth = || value.parse().map_err(|_| wrong("a number"));
         Ok(Node::Test(match word {
-            "-name" | "-path" | "-wholename" | "-iname" | "-ipath" => {
+            "-name" | "-path" | "-wholename" | "-lname" | "-iname" | "-ipath" | "-ilname" => {
                 let fold = word.starts_with("-i");
                 let glob = glob(&value, fold).ok_or_else(|| wrong("a pattern such as '*.c'"))?;
-                if word.ends_with("ame") && word != "-wholename" {
-                    Test::Name(glob)
-                } else {
-                    Test::Path(glob)
+                match word.trim_start_matches("-i").trim_start_matches('-') {
+                    "name" => Test::Name(glob),
+                    "lname" => Test::Link(glob),
+                    _ => Test::Path(glob),
                 }
+            }
+            "-regex" | "-iregex" => {
+                let regex = regex(&value, word == "-iregex");
+                Test::Regex(regex.ok_or_else(|| wrong("an extended regular expression"))?)
             }
             "-size" => {
                 let size = size(&value).ok_or_else(|| wrong("a size such as 100, +4k or -1G"));
@@ -179,19 +204,17 @@ impl Parser<'_> {
             "-inum" => Test::Inode(count()?),
             "-uid" => Test::Uid(count()?),
             "-gid" => Test::Gid(count()?),
-            "-user" => Test::User(id_of(Some(self.session), QuotaType::User, &value)?),
-            "-group" => Test::Group(id_of(Some(self.session), QuotaType::Group, &value)?),
             "-perm" => {
                 let (bits, mode) = bits(&value);
-                let mode = crate::bsd::mode(mode).map_err(|_| wrong("a mode such as 644 or -4000"));
-                Test::Perm(bits, mode?)
+                // A change of the mode 0 names the bits.
+                let named = ModeChange::parse(mode).map(|change| change.apply(0, false, 0));
+                Test::Perm(bits, named.map_err(|_| wrong("a mode such as 644, -4000 or /u+s,g+s"))?)
             }
             "-flags" => {
                 let (bits, names) = bits(&value);
                 let flags = flags::from_text(names).ok_or_else(|| wrong("flags such as uchg"));
                 Test::Flags(bits, flags?)
             }
-            "-newer" => Test::Newer(self.newer(&value)?),
             "-maxdepth" => {
                 self.expression.max_depth = depth()?;
                 Test::Always(true)
@@ -201,6 +224,25 @@ impl Parser<'_> {
                 Test::Always(true)
             }
             age => self.age(age, &value).ok_or_else(|| wrong("a number such as 7, +30 or -2h"))?,
+        }))
+    }
+
+    /// A test whose value is a file, an owner or a group of the image; none if `word` is another.
+    fn of_the_image(&self, word: &str, value: &str) -> Result<Option<Test>, Failure> {
+        if let Some((which, other)) = newer(word) {
+            let time = match other {
+                Some(other) => other.of(&self.file(value)?),
+                None => crate::cmd::touch::iso(value)
+                    .map_err(|why| Failure::usage(format!("{word}: {why}")))?,
+            };
+            return Ok(Some(Test::Newer(which, time)));
+        }
+        let id = |kind| id_of(Some(self.session), kind, value);
+        Ok(Some(match word {
+            "-samefile" => Test::Same(self.file(value)?.ino),
+            "-user" => Test::User(id(QuotaType::User)?),
+            "-group" => Test::Group(id(QuotaType::Group)?),
+            _ => return Ok(None),
         }))
     }
 
@@ -217,29 +259,76 @@ impl Parser<'_> {
         Some(Test::Age(which, number, unit, self.now))
     }
 
-    fn without_value(&mut self, word: &str) -> Option<Node> {
+    fn without_value(&mut self, word: &str) -> Result<Option<Node>, Failure> {
+        let all = |kind| names(Some(self.session), kind);
         let action = match word {
             "-print" => Action::Print,
             "-print0" => Action::Print0,
             "-ls" => Action::Ls,
             "-prune" => Action::Prune,
             "-quit" => Action::Quit,
-            "-empty" => return Some(Node::Test(Test::Empty)),
-            "-true" => return Some(Node::Test(Test::Always(true))),
-            "-false" => return Some(Node::Test(Test::Always(false))),
-            "-depth" | "-d" => {
-                self.expression.depth_first = true;
-                return Some(Node::Test(Test::Always(true)));
+            "-delete" => Action::Delete,
+            word => {
+                return Ok(Some(Node::Test(match word {
+                    "-empty" => Test::Empty,
+                    "-true" => Test::Always(true),
+                    "-false" => Test::Always(false),
+                    "-nouser" => Test::NoUser(all(QuotaType::User)?),
+                    "-nogroup" => Test::NoGroup(all(QuotaType::Group)?),
+                    "-depth" | "-d" => {
+                        self.expression.depth_first = true;
+                        self.named_depth = true;
+                        Test::Always(true)
+                    }
+                    _ => return Ok(None),
+                })));
             }
-            _ => return None,
         };
         self.expression.prints |= !matches!(action, Action::Prune | Action::Quit);
-        Some(Node::Action(action))
+        self.expression.deletes |= action == Action::Delete;
+        self.expression.prunes |= action == Action::Prune;
+        Ok(Some(Node::Action(action)))
     }
 }
 
-const PLAIN: &[&str] =
-    &["-print", "-print0", "-ls", "-prune", "-quit", "-empty", "-true", "-false", "-depth"];
+/// Whether `words` have the action -delete, so that the image is to be changed.
+pub(super) fn deletes(words: &[OsString]) -> bool {
+    let is_value =
+        |at: usize| at.checked_sub(1).and_then(|at| words[at].to_str()).is_some_and(takes_value);
+    words.iter().enumerate().any(|(at, word)| word == "-delete" && !is_value(at))
+}
+
+fn takes_value(word: &str) -> bool {
+    VALUED.contains(&word) || newer(word).is_some()
+}
+
+/// The times that -newerXY compares: X of the file, and Y of the other one, or none for `t`.
+fn newer(word: &str) -> Option<(Which, Option<Which>)> {
+    let which = |letter| {
+        Some(match letter {
+            b'a' => Which::Access,
+            b'B' => Which::Birth,
+            b'c' => Which::Change,
+            b'm' => Which::Modification,
+            _ => return None,
+        })
+    };
+    match word {
+        "-newer" => Some((Which::Modification, Some(Which::Modification))),
+        "-anewer" => Some((Which::Access, Some(Which::Modification))),
+        "-cnewer" => Some((Which::Change, Some(Which::Modification))),
+        _ => match word.strip_prefix("-newer")?.as_bytes() {
+            [x, b't'] => Some((which(*x)?, None)),
+            [x, y] => Some((which(*x)?, Some(which(*y)?))),
+            _ => None,
+        },
+    }
+}
+
+const PLAIN: &[&str] = &[
+    "-print", "-print0", "-ls", "-prune", "-quit", "-delete", "-empty", "-nouser", "-nogroup",
+    "-true", "-false", "-depth",
+];
 const VALUED: &[&str] = &[
     "-name",
     "-iname",
@@ -257,6 +346,13 @@ const VALUED: &[&str] = &[
     "-perm",
     "-flags",
     "-newer",
+    "-anewer",
+    "-cnewer",
+    "-samefile",
+    "-regex",
+    "-iregex",
+    "-lname",
+    "-ilname",
     "-maxdepth",
     "-mindepth",
     "-mtime",
@@ -288,6 +384,14 @@ fn kind(text: &str) -> Option<FileType> {
     })
 }
 
+/// An extended regular expression for a whole path; none if it is not valid.
+fn regex(text: &str, fold: bool) -> Option<Regex> {
+    // A parenthesis of `text` must not close that around it.
+    Regex::new(text).ok()?;
+    let mut builder = RegexBuilder::new(&format!("^(?:{text})$"));
+    builder.case_insensitive(fold).dot_matches_new_line(true).build().ok()
+}
+
 /// A pattern of the shell; none if it is not valid.
 fn glob(pattern: &str, fold: bool) -> Option<GlobMatcher> {
     // As fnmatch(3) without flags: `*` matches `/`, and braces have no meaning.
@@ -307,6 +411,11 @@ mod tests {
         assert!(is("*.c", ".hidden.c") && is("a?[bc]*", "axb") && is("*", "a/b"));
         assert!(is("{a,b}", "{a,b}") && !is("{a,b}", "a"));
         assert!(is(r"\*", "*") && !is(r"\*", "x"));
+        let is = |text: &str, path: &str| regex(text, false).unwrap().is_match(path.as_bytes());
+        assert!(is("/a.*|b", "/a\nb") && is("/(a|ab)", "/ab") && !is("/a", "/ab"));
+        assert!(
+            regex("a)|(b", false).is_none() && regex("É", true).unwrap().is_match("é".as_bytes())
+        );
         assert!(glob("ab", true).unwrap().is_match("aB") && glob("[", false).is_none());
     }
 }

@@ -4,7 +4,6 @@ use std::io::Write;
 
 use ffs_admin::fsck::{Id, Preen};
 
-use super::DOC;
 use crate::fail::{Failure, Outcome};
 use crate::output;
 
@@ -86,5 +85,5 @@ fn unknown(code: &str) -> Failure {
     let suggestion = ffs_core::suggestion(nearest);
     let failure =
         Failure::usage(format!("--explain: no finding has the code '{code}'{suggestion}"));
-    failure.hint("ffs fsck --explain list prints all codes").code(DOC.usage_code)
+    failure.hint("ffs fsck --explain list prints all codes")
 }

@@ -138,7 +138,7 @@ pub(crate) const DOC: Doc = Doc {
             "1",
             "a target cannot be used or failed; results are missing; a crash state breaks a rule",
         ),
-        ("64", "the command line or a workload file is wrong"),
+        ("64", "a workload file is wrong"),
         ("130", "interrupted; what was made is removed, finished jobs of a study are kept"),
     ],
     see_also: &["ffs-mount(8)", "ffs-newfs(8)"],

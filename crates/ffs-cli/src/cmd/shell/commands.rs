@@ -52,7 +52,8 @@ Lines:
   -COMMAND     go on with a script although the command fails
   # comment    a number sign begins a comment; quote it in '#1234', the inode of this number
 
-Words are split as in sh: quote spaces with '...', \"...\" or a backslash. Paths are in the image,
+Words are split as in sh: quote spaces with '...', \"...\" or a backslash, and control characters as
+in $'a\\nb', which is a, a newline and b. Paths are in the image,
 from the current directory. `help COMMAND` describes a command.";
 
 /// Defines the commands that `ffs` has, too, and those of the shell.
@@ -246,7 +247,7 @@ pub(super) fn run(definition: &mut clap::Command, words: &[OsString]) -> (u8, Ne
                 if !failure.text.is_empty() {
                     output::error(&failure.text);
                 }
-                (failure.code, Next::Go)
+                (failure.code_for(usage_code(name)), Next::Go)
             }
         },
         Err(error) if !is_command => {

@@ -1,9 +1,9 @@
 //! Completion of commands, options, paths in the image and paths of the host.
 //!
 //! # Invariants
-//! 1. A completed word is quoted with backslashes, so that the common part of two words is the
-//!    beginning of both.
-//! 2. Names that a line cannot hold, with control characters or not in UTF-8, are not offered.
+//! 1. A completed word is quoted with backslashes where that is possible, so that the common part
+//!    of two words is the beginning of both.
+//! 2. Names with control characters, or not in UTF-8, are offered as `$'...'`.
 //! 3. Errors offer nothing: the command itself reports them.
 
 use std::ffi::{OsStr, OsString};
@@ -20,8 +20,9 @@ use rustyline::hint::Hinter;
 use rustyline::validate::Validator;
 use rustyline::{Context, Helper};
 
+use crate::fail::show;
 use crate::namei::{Last, join};
-use crate::parse::line::{last_word, quoted, unquoted};
+use crate::parse::line::{last_word, quoted, split as split_line, unquoted};
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
 use crate::spec::image_path;
@@ -175,7 +176,7 @@ impl Completer for Completion {
         let minus = done.trim().is_empty() && last.starts_with('-');
         let (start, last) = if minus { (start + 1, &last[1..]) } else { (start, last) };
         let done = done.trim_start().trim_start_matches('-');
-        let words = shlex::bytes::split(done.as_bytes());
+        let words = split_line(done.as_bytes());
         let (Some(words), Some(word)) = (words, unquoted(last)) else {
             return Ok((pos, Vec::new()));
         };
@@ -183,14 +184,14 @@ impl Completer for Completion {
         let offers = if host { host_names(&word, false) } else { self.offers(&words, &word) };
         let single = offers.len() == 1;
         let pair = |offer: Offer| {
-            let display = String::from_utf8(offer.name.clone()).ok()?;
-            let mut replacement = quoted(&[offer.before, offer.name].concat())?;
+            let display = show(&offer.name);
+            let mut replacement = quoted(&[offer.before, offer.name].concat());
             if single && !offer.open {
                 replacement.push(' ');
             }
-            Some(Pair { display, replacement })
+            Pair { display, replacement }
         };
-        Ok((start, offers.into_iter().filter_map(pair).collect()))
+        Ok((start, offers.into_iter().map(pair).collect()))
     }
 }
 

@@ -1,0 +1,114 @@
+//! `--json` of the commands that change files: one object a line for each file.
+
+use std::io::{BufWriter, StdoutLock, Write};
+
+use ffs_core::Attr;
+use serde::Serialize;
+
+use crate::fail::Failure;
+use crate::output::{self, JsonAttr, JsonName};
+
+/// What a change has beside the attributes.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Detail {
+    /// The access list that was changed, as text.
+    Acl { before: String, after: String },
+    /// The extended attribute that was set or removed; null where it does not exist.
+    Attribute {
+        namespace: &'static str,
+        name: JsonName,
+        before_hex: Option<String>,
+        after_hex: Option<String>,
+    },
+    /// The new path of a file that was moved.
+    To(JsonName),
+}
+
+impl Detail {
+    /// The new path of a file that was moved.
+    pub(crate) fn to(path: &[u8]) -> Detail {
+        Detail::To(JsonName::new(path))
+    }
+}
+
+/// A line of the output.
+#[derive(Serialize)]
+struct Line {
+    path: JsonName,
+    inode: u32,
+    changed: bool,
+    /// Null for a file that did not exist.
+    before: Option<JsonAttr>,
+    /// Null for a name that was removed.
+    after: Option<JsonAttr>,
+    #[serde(flatten)]
+    detail: Option<Detail>,
+}
+
+/// The printer of the changes; without `--json` it prints nothing.
+pub(crate) struct Changes(Option<BufWriter<StdoutLock<'static>>>);
+
+impl Changes {
+    pub(crate) fn new(json: bool) -> Changes {
+        Changes(json.then(output::stdout))
+    }
+
+    /// Prints what a command did to the file at `path`.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub(crate) fn file(
+        &mut self,
+        path: &[u8],
+        before: Option<&Attr>,
+        after: Option<&Attr>,
+    ) -> Result<(), Failure> {
+        self.detailed(path, before, after, None)
+    }
+
+    /// Prints the same with a detail.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub(crate) fn detailed(
+        &mut self,
+        path: &[u8],
+        before: Option<&Attr>,
+        after: Option<&Attr>,
+        detail: Option<Detail>,
+    ) -> Result<(), Failure> {
+        let Some(out) = &mut self.0 else { return Ok(()) };
+        let Some(ino) = after.or(before).map(|attr| attr.ino) else { return Ok(()) };
+        let line = Line {
+            path: JsonName::new(path),
+            inode: ino.0,
+            changed: before != after || detail.as_ref().is_some_and(Detail::changes),
+            before: before.map(JsonAttr::from),
+            after: after.map(JsonAttr::from),
+            detail,
+        };
+        output::json_line(out, &line)
+    }
+
+    /// Writes what is buffered.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        match &mut self.0 {
+            Some(out) => Ok(out.flush()?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Detail {
+    fn changes(&self) -> bool {
+        match self {
+            Detail::Acl { before, after } => before != after,
+            Detail::Attribute { before_hex, after_hex, .. } => before_hex != after_hex,
+            Detail::To(_) => true,
+        }
+    }
+}
