@@ -54,10 +54,8 @@ impl Search {
         };
         let folder = path.parent().unwrap_or(Path::new(""));
         for name in names {
-            for found in candidates(&name) {
-                let by = if depth == MAX_DEPTH { None } else { Some(path) };
-                self.visit(folder, &found, by, depth)?;
-            }
+            let by = if depth == MAX_DEPTH { None } else { Some(path) };
+            self.visit(folder, &file_name(&name)?, by, depth)?;
         }
         Ok(())
     }
@@ -94,23 +92,42 @@ impl Search {
         self.seen.push(place);
         // The driver also reports what cannot be opened.
         let Ok(file) = FileDevice::open(path, false) else { return Ok(()) };
+        if names_others(&file)? {
+            let name = name.display();
+            return Err(Refused::Damaged(format!("{name} is of a format that is not examined")));
+        }
         let format = magic::recognise(&file)?;
         self.names_of(&file, path, format, depth - 1)
     }
 }
 
-/// The paths that QEMU may open for `name`: the name itself, without a protocol, and each text of
-/// an option list in JSON.
-fn candidates(name: &[u8]) -> Vec<PathBuf> {
+/// The file that QEMU opens for `name`. It would take an option list in JSON, or open a network
+/// connection for the name of a protocol: the first cannot be examined, the second must not follow
+/// from the content of a file.
+fn file_name(name: &[u8]) -> Result<PathBuf, Refused> {
     let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
-    if let Some(json) = name.strip_prefix(b"json:") {
-        return json.split(|&byte| byte == b'"').skip(1).step_by(2).map(path).collect();
+    if let Some(file) = name.strip_prefix(b"file:") {
+        return Ok(path(file));
     }
-    let mut found = vec![path(name)];
-    if let Some(colon) = name.iter().position(|&byte| byte == b':') {
-        found.push(path(&name[colon + 1..]));
+    let end = name.iter().position(|byte| matches!(byte, b'/' | b':'));
+    if end.is_some_and(|end| name[end] == b':') {
+        let name = String::from_utf8_lossy(name);
+        return Err(Refused::Damaged(format!(
+            "it names {name}, which is no path of a file; to change that: qemu-img rebase -u"
+        )));
     }
-    found
+    Ok(path(name))
+}
+
+/// Whether a file is of a format of QEMU that names other files, and that [`magic::recognise`] does
+/// not know: QED, and an old format of VMware.
+fn names_others(file: &dyn BlockDevice) -> Result<bool, DeviceError> {
+    let mut head = [0; 4];
+    if file.len_bytes() < head.len() as u64 {
+        return Ok(false);
+    }
+    file.read_at(0, &mut head)?;
+    Ok(matches!(&head, b"QED\0" | b"COWD"))
 }
 
 /// The backing file and the external data file that a header of qcow or qcow2 names.
@@ -157,10 +174,9 @@ fn text(file: &dyn BlockDevice, at: u64, len: u32) -> Result<Option<Vec<u8>>, De
 /// The names between quotation marks in the description of a VMDK disk.
 fn names_in_vmdk(file: &dyn BlockDevice) -> Result<Vec<Vec<u8>>, DeviceError> {
     let text = vmdk_descriptor(file)?;
-    let names = text.split(|&byte| byte == b'\n').filter_map(|line| {
-        let name = line.split(|&byte| byte == b'"').nth(1)?;
-        (!name.is_empty()).then(|| name.to_vec())
-    });
+    let lines = text.split(|&byte| byte == b'\n');
+    let quoted = lines.flat_map(|line| line.split(|&byte| byte == b'"').skip(1).step_by(2));
+    let names = quoted.filter(|name| !name.is_empty()).map(<[u8]>::to_vec);
     Ok(names.take(MAX_FILES + 1).collect())
 }
 
@@ -171,14 +187,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_of_a_name_is_a_candidate() {
-        let found = |name: &str| {
-            let paths = candidates(name.as_bytes());
-            paths.iter().map(|path| path.to_str().unwrap().to_owned()).collect::<Vec<_>>()
-        };
-        assert_eq!(found("base.raw"), ["base.raw"]);
-        assert_eq!(found("file:/a/b"), ["file:/a/b", "/a/b"]);
-        let json = r#"json:{"driver":"raw","file":{"driver":"file","filename":"/a/b"}}"#;
-        assert!(found(json).contains(&"/a/b".to_owned()), "{:?}", found(json));
+    fn only_a_path_is_followed() {
+        let path = |name: &str| file_name(name.as_bytes()).map_err(|_| ());
+        assert_eq!(path("base.raw"), Ok("base.raw".into()));
+        assert_eq!(path("file:/a/b"), Ok("/a/b".into()));
+        assert_eq!(path("/a:b"), Ok("/a:b".into()));
+        for name in ["json:{'filename':'/a'}", "http://127.0.0.1/x", "nbd:localhost:1", "x:y"] {
+            assert_eq!(path(name), Err(()), "{name}");
+        }
     }
 }

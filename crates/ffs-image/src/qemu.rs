@@ -17,6 +17,7 @@ use std::sync::Arc;
 use ffs_device::{BlockDevice, DeviceError, Durability, FileDevice};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::image::{DiskImage, Refused};
 use crate::magic::Format;
@@ -25,6 +26,8 @@ use crate::nbd::NbdDevice;
 const PROGRAM: &str = "qemu-nbd";
 /// How long to wait for the end of `qemu-nbd`, seconds.
 const PATIENCE: i64 = 10;
+/// How long `qemu-nbd` may take to open an image, seconds.
+const START_TIME: i64 = 30;
 /// The exit code of a shell that does not find a program.
 const NOT_FOUND: i32 = 127;
 
@@ -96,6 +99,11 @@ pub(crate) fn open(
     command.process_group(0);
     let cannot = |error| failed(&format!("cannot be started: {}", ffs_device::host_words(error)));
     let mut shell = command.spawn().map_err(cannot)?;
+    if !prints(&shell, START_TIME) {
+        kill_all(&shell);
+        let _ = shell.wait();
+        return Err(failed(&format!("does not open it within {START_TIME} seconds")));
+    }
     let Some(pid) = first_line(&mut shell) else {
         let status = shell.wait().map_err(cannot)?;
         if status.code() == Some(NOT_FOUND) {
@@ -117,6 +125,29 @@ pub(crate) fn open(
     Ok(Arc::new(QemuDevice { nbd, _process: process, _file: file.map(Arc::clone), format }))
 }
 
+/// Whether the shell prints something, or ends, within `seconds`.
+fn prints(shell: &Child, seconds: i64) -> bool {
+    let Some(output) = &shell.stdout else { return true };
+    let limit = Timespec { tv_sec: seconds, tv_nsec: 0 };
+    !matches!(poll(&mut [PollFd::new(output, PollFlags::IN)], Some(&limit)), Ok(0))
+}
+
+/// Ends the shell and all programs that it has started. `qemu-nbd` leaves the group of its parent.
+fn kill_all(shell: &Child) {
+    let mut found = vec![Pid::from_child(shell)];
+    let mut next = 0;
+    while let Some(pid) = found.get(next).map(|pid| pid.as_raw_nonzero()) {
+        let below = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let below = below.unwrap_or_default();
+        found.extend(below.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)));
+        next += 1;
+    }
+    for pid in found {
+        // It fails only if the process has just ended.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
 /// The line that the shell prints when `qemu-nbd` serves; `None` if it ended before.
 fn first_line(shell: &mut Child) -> Option<String> {
     let mut line = String::new();
@@ -127,7 +158,7 @@ fn first_line(shell: &mut Child) -> Option<String> {
 /// A descriptor of the process with this number.
 #[cfg(target_os = "linux")]
 fn descriptor_of(pid: &str) -> Option<OwnedFd> {
-    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    use rustix::process::{PidfdFlags, pidfd_open};
     let pid = Pid::from_raw(pid.trim().parse().ok()?)?;
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }

@@ -165,7 +165,25 @@ fn a_pipe_deep_in_a_chain_is_refused_without_waiting() {
     let json = format!(r#"json:{{"driver":"raw","file":{{"driver":"file","filename":"{pipe}"}}}}"#);
     let low = make("low.qcow2", "qcow2", &pipe, "raw");
     let by_json = make("json.qcow2", "qcow2", &json, "raw");
-    let mut images = vec![low.clone(), by_json];
+    // Other spellings of QEMU, a format between that ffs does not read, and a connection.
+    let quotes = format!("json:{{'driver':'file','filename':'{pipe}'}}");
+    let escapes =
+        format!(r#"json:{{"driver":"file","filename":"{}"}}"#, pipe.replace('p', r"\u0070"));
+    let qed = make("low.qed", "qed", &pipe, "raw");
+    let mut images = vec![
+        low.clone(),
+        by_json,
+        make("quotes.qcow2", "qcow2", &quotes, "raw"),
+        make("escapes.qcow2", "qcow2", &escapes, "raw"),
+        make("above.qcow2", "qcow2", &qed, "qed"),
+        make("net.qcow2", "qcow2", "http://127.0.0.1:9/pipe", "raw"),
+    ];
+    let flat = dir.str("flat.vmdk");
+    let text = format!(
+        "# Disk DescriptorFile\nversion=1\ncreateType=\"x\" parentFileNameHint=\"{pipe}\"\n"
+    );
+    std::fs::write(&flat, text).unwrap();
+    images.push(flat);
     // A parent of VMware's format needs qemu-nbd, which would open the whole chain.
     let vmdk = dir.str("low.vmdk");
     run("qemu-img", &["create", "-f", "vmdk", &vmdk, "1M"]);
@@ -184,8 +202,10 @@ fn a_pipe_deep_in_a_chain_is_refused_without_waiting() {
     }
     for image in images {
         let error = refusal(&image, false);
-        assert!(error.contains("pipe"), "{image}: {error}");
-        assert!(refusal(&image, true).contains("pipe"), "{image}");
+        let examined = ["pipe", "not examined", "no path"];
+        assert!(examined.iter().any(|word| error.contains(word)), "{image}: {error}");
+        let error = refusal(&image, true);
+        assert!(examined.iter().any(|word| error.contains(word)), "{image}: {error}");
     }
 }
 

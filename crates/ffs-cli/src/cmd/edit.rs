@@ -17,7 +17,7 @@ use std::process::{Child, Command, ExitStatus};
 use bsdffs::copy::READ_SIZE;
 use ffs_core::{Attr, Error, FileType, SetAttr, Vnode, WriteMode};
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tempfile::TempDir;
 
@@ -150,7 +150,7 @@ fn edit(args: &Args, copy: &Path) -> Result<(), Failure> {
     let mut command = editor.clone();
     command.push(" \"$@\"");
     // ^C and ^\ are for the editor. A handler, unlike a signal that is ignored, is not inherited.
-    let ended = Signals::new([SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGHUP]).and_then(|signals| {
+    let ended = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]).and_then(|signals| {
         let child = Command::new("sh").arg("-c").arg(command).arg(&editor).arg(copy).spawn();
         wait(child?, signals)
     });
@@ -165,27 +165,31 @@ fn edit(args: &Args, copy: &Path) -> Result<(), Failure> {
     Err(failure.hint("nothing was changed"))
 }
 
-/// Waits for the editor: SIGCHLD reports its end, and `signals` was made before it started. SIGTERM
-/// and SIGHUP end it, too; the second value is whether one arrived.
+/// Waits for the editor, in another thread: the caller may have blocked SIGCHLD. SIGTERM and SIGHUP
+/// end it, too; the second value is whether one arrived.
 fn wait(mut editor: Child, mut signals: Signals) -> io::Result<(ExitStatus, bool)> {
+    let (shell, handle) = (Pid::from_child(&editor), signals.handle());
+    let waiter = std::thread::Builder::new().spawn(move || {
+        let status = editor.wait();
+        handle.close();
+        status
+    })?;
     let mut interrupted = false;
+    // It ends when it is closed.
     for signal in &mut signals {
-        let end = matches!(signal, SIGTERM | SIGHUP);
-        if let Some(status) = editor.try_wait()? {
-            return Ok((status, interrupted || end));
+        if matches!(signal, SIGTERM | SIGHUP) {
+            if !interrupted {
+                end_all(shell);
+            }
+            interrupted = true;
         }
-        if end && !interrupted {
-            end_all(&editor);
-        }
-        interrupted |= end;
     }
-    // The iterator ends only if it is closed.
-    Ok((editor.wait()?, interrupted))
+    let status = waiter.join().unwrap_or_else(|_| Err(io::Error::other("a thread has ended")))?;
+    Ok((status, interrupted))
 }
 
 /// Sends SIGTERM to the shell and to the editor, which is a child of it in some shells.
-fn end_all(shell: &Child) {
-    let shell = Pid::from_child(shell);
+fn end_all(shell: Pid) {
     let number = shell.as_raw_nonzero();
     let below = fs::read_to_string(format!("/proc/{number}/task/{number}/children"));
     let below = below.unwrap_or_default();

@@ -164,8 +164,9 @@ impl<W: Write> Find<'_, W> {
     /// Evaluates the expression for a file. Returns whether a directory may be entered; `-quit`
     /// sets [`Find::quit`].
     fn file(&mut self, visit: &Visit<'_>, expression: &Expression) -> Result<bool, Failure> {
-        let mut found = Found { session: self.session, visit, actions: Vec::new() };
+        let mut found = Found { session: self.session, visit, actions: Vec::new(), quit: false };
         let holds = expression.root.holds(&mut found)?;
+        self.quit = found.quit;
         let mut actions = found.actions;
         if holds && !expression.prints {
             actions.push(Action::Print);
@@ -174,9 +175,8 @@ impl<W: Write> Find<'_, W> {
         for action in actions {
             match action {
                 Action::Prune => enter = expression.depth_first,
-                Action::Quit => self.quit = true,
-                // It is done when the expression is evaluated.
-                Action::Delete => {}
+                // They are done when the expression is evaluated.
+                Action::Quit | Action::Delete => {}
                 _ if self.json => self.print_json(visit)?,
                 Action::Print => self.print(visit, b"\n")?,
                 Action::Print0 => {

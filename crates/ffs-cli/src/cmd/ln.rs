@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use ffs_core::{Error, FileType};
+use ffs_core::{Error, FileType, RenameMode, Vnode};
 
 use super::{Doc, EXIT};
 use crate::changes::Changes;
@@ -106,17 +106,43 @@ fn make(
     let failed = |error| session.failed(&link, error);
     let mut changes = Changes::new(args.json);
     let before = session.attr_of(&link, Last::Keep).filter(|_| args.force);
-    if args.force {
-        match ffs.unlink(cred, &dir, &name) {
-            Ok(()) | Err(Error::NotFound) => {}
-            Err(error) => return Err(failed(error)),
+    let make = |name: &[u8]| match &file {
+        Some(file) => ffs.link(cred, file, &dir, name),
+        None => ffs.symlink(cred, &dir, name, text).map(drop),
+    };
+    if let Some(old) = &before {
+        if file.as_ref().is_some_and(|file| ffs.getattr(file).ino == old.ino) {
+            let place = format!("{}:{}", session.image(), show(&link));
+            return Err(Failure::new(place, "is the same file"));
         }
-    }
-    match &file {
-        Some(file) => ffs.link(cred, file, &dir, &name).map_err(failed)?,
-        None => ffs.symlink(cred, &dir, &name, text).map(drop).map_err(failed)?,
+        replace(session, &dir, &name, make).map_err(failed)?;
+    } else {
+        make(&name).map_err(failed)?;
     }
     let after = session.attr_of(&link, Last::Keep);
     changes.file(&link, before.as_ref(), after.as_ref())?;
     changes.flush()
+}
+
+/// Makes a link under another name first, so that the file `name` stays if it cannot be made.
+fn replace(
+    session: &Session,
+    dir: &Vnode,
+    name: &[u8],
+    make: impl Fn(&[u8]) -> ffs_core::Result<()>,
+) -> ffs_core::Result<()> {
+    let (ffs, cred) = (&session.ffs, &session.cred);
+    let mut number = 0;
+    let new = loop {
+        let new = format!(".ffs-ln-{number}").into_bytes();
+        match make(&new) {
+            Err(Error::Exists) => number += 1,
+            made => break made.map(|()| new)?,
+        }
+    };
+    let replaced = ffs.rename(cred, (dir, &new), (dir, name), RenameMode::Replace);
+    if replaced.is_err() {
+        ffs.unlink(cred, dir, &new)?;
+    }
+    replaced
 }

@@ -113,3 +113,27 @@ fn names_are_those_of_the_image() {
     fails(&["chmod", "700", &at("/f"), &format!("{other}:/")], 64, "different images");
     fsck_clean(Path::new(&image));
 }
+
+#[test]
+fn a_link_over_a_name_of_the_same_file_changes_nothing() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let at = |name: &str| format!("{image}:/{name}");
+    ok(&["touch", &at("f"), &at("g")]);
+    for link in ["f", "h"] {
+        if link == "h" {
+            ok(&["ln", &at("f"), &at("h")]);
+        }
+        fails(&["ln", "-f", &at("f"), &at(link)], 1, "is the same file");
+        assert!(ok(&["ls", &at("")]).contains("f\n"));
+    }
+    // Another file is replaced, and stays if the link cannot be made.
+    ok(&["ln", "-f", &at("f"), &at("g")]);
+    let stat: serde_json::Value = serde_json::from_str(&ok(&["stat", "--json", &at("g")])).unwrap();
+    assert_eq!(stat["nlink"], 3, "{stat}");
+    let long = "x".repeat(5000);
+    ok(&["touch", &at("kept")]);
+    assert_ne!(run(&["ln", "-s", "-f", &long, &at("kept")]).status.code(), Some(0));
+    ok(&["ln", "-s", "-f", "text", &at("g")]);
+    assert_eq!(ok(&["ls", &at("")]), "f\ng\nh\nkept\n");
+}

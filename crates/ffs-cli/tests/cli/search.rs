@@ -126,7 +126,9 @@ fn what_only_bsd_has_is_found_and_printed() {
     assert_eq!(find(&["!", "-newercm", "/deep"]), "");
     assert_eq!(find(&["-newerBt", "2100-01-01T00:00:00"]), "");
     assert_eq!(find(&["-type", "l", "-ls"]).trim_end().rsplit_once(' ').unwrap().1, "f");
-    assert_eq!(find(&["-type", "f", "-quit", "-o", "-false"]), "/etc/group\n");
+    assert_eq!(find(&["-type", "f", "-print", "-quit"]), "/etc/group\n");
+    // As in find(1), the search ends before the print that is implied.
+    assert_eq!(find(&["-type", "f", "-quit", "-o", "-false"]), "");
     assert_eq!(find(&["-depth"]).lines().last(), Some("/"));
     let json = ok(&["find", "--json", &at("/f"), &at("/link")]);
     let lines: Vec<serde_json::Value> =
@@ -308,4 +310,25 @@ fn what_is_found_is_deleted_or_given_to_other_commands() {
     ok(&["find", &image, "-delete"]);
     assert_eq!(find(&["-mindepth", "1"]), "", "everything but the root directory");
     fsck_clean(Path::new(&image));
+}
+
+#[test]
+fn nothing_is_evaluated_after_quit() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    for name in ["a", "b"] {
+        ok(&["touch", &format!("{image}:/{name}")]);
+    }
+    for expression in [
+        &["-name", "a", "-quit", "-delete"][..],
+        &["(", "-name", "a", "-quit", "-o", "-delete", ")", "-delete"],
+        &["!", "(", "-name", "a", "-quit", ")", "-name", "a", "-delete"],
+    ] {
+        let place = format!("{image}:/a");
+        assert_eq!(ok(&[&["find", &place], expression].concat()), "");
+        assert_eq!(ok(&["ls", &format!("{image}:/")]), "a\nb\n", "{expression:?}");
+    }
+    // The root stays however it is spelled.
+    ok(&["find", &format!("{image}:/."), "-delete"]);
+    assert_eq!(ok(&["ls", &format!("{image}:/")]), "");
 }

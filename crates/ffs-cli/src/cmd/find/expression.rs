@@ -108,6 +108,8 @@ pub(super) struct Found<'a> {
     pub(super) session: &'a Session,
     pub(super) visit: &'a Visit<'a>,
     pub(super) actions: Vec<Action>,
+    /// The search has ended: nothing more is evaluated.
+    pub(super) quit: bool,
 }
 
 impl Node {
@@ -116,7 +118,7 @@ impl Node {
         match self {
             Node::All(parts) => {
                 for part in parts {
-                    if !part.holds(found)? {
+                    if !part.holds(found)? || found.quit {
                         return Ok(false);
                     }
                 }
@@ -124,15 +126,19 @@ impl Node {
             }
             Node::Any(parts) => {
                 for part in parts {
-                    if part.holds(found)? {
-                        return Ok(true);
+                    if part.holds(found)? || found.quit {
+                        return Ok(!found.quit);
                     }
                 }
                 Ok(false)
             }
-            Node::Not(part) => Ok(!part.holds(found)?),
+            Node::Not(part) => Ok(!part.holds(found)? && !found.quit),
             Node::Test(test) => test.holds(found),
             Node::Action(Action::Delete) => found.delete(),
+            Node::Action(Action::Quit) => {
+                found.quit = true;
+                Ok(false)
+            }
             Node::Action(action) => {
                 found.actions.push(*action);
                 Ok(true)
@@ -146,7 +152,7 @@ impl Found<'_> {
     fn delete(&self) -> Result<bool, Failure> {
         let (session, path) = (self.session, self.visit.path);
         // As in find(1), where the search begins is no error.
-        if path == b"/" {
+        if self.visit.attr.ino == Ino::ROOT {
             return Ok(true);
         }
         let removed = session.find_parent(path).and_then(|(dir, name)| {
