@@ -79,7 +79,11 @@ fn rename(
     let (dir, new) = session.find_parent(&to)?;
     let mode = if args.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
     let before = session.attr_of(path, Last::Keep);
+    let replaced = session.attr_of(&to, Last::Keep);
+    let same = before.zip(replaced).is_some_and(|(file, replaced)| file.ino == replaced.ino);
     match session.ffs.rename(&session.cred, (&from, &old), (&dir, &new), mode) {
+        // rename(2) does nothing between two names of one file.
+        Ok(()) if same => Ok(()),
         Ok(()) => {
             let after = session.attr_of(&to, Last::Keep);
             changes.detailed(path, before.as_ref(), after.as_ref(), Some(Detail::to(&to)))

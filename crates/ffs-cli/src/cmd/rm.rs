@@ -121,9 +121,8 @@ impl Remove<'_> {
         while let Some(top) = stack.last_mut() {
             signals::check()?;
             let Some(name) = top.todo.pop() else {
-                let Some(Frame { dir, path, name, .. }) = stack.pop() else { break };
+                let Some(Frame { dir, path, name, attr, .. }) = stack.pop() else { break };
                 if let Some(above) = stack.last() {
-                    let attr = session.ffs.getattr(&dir);
                     drop(dir);
                     output::report(self.entry(&above.dir, &name, &path, &attr))?;
                 }
@@ -155,6 +154,8 @@ impl Remove<'_> {
 /// A directory being emptied.
 struct Frame {
     dir: Vnode,
+    /// As it was before.
+    attr: Attr,
     path: Vec<u8>,
     /// Name in the directory above; empty for the first.
     name: Vec<u8>,
@@ -163,10 +164,11 @@ struct Frame {
 }
 
 fn frame(session: &Session, dir: Vnode, path: Vec<u8>, name: Vec<u8>) -> Frame {
+    let attr = session.ffs.getattr(&dir);
     let (names, error) = sorted_entries(&session.ffs, &dir);
     if let Some(error) = error {
         output::error(session.failed(&path, error).text);
     }
     let todo = names.into_iter().map(|(name, _)| name).rev().collect();
-    Frame { dir, path, name, todo }
+    Frame { dir, attr, path, name, todo }
 }

@@ -65,11 +65,16 @@ fn each_change_is_an_object_with_the_file_before_and_after() {
     here(&["ln", "--json", &f, &g], "/dir/g");
     let moved = changed(&["mv", "--json", &f, &dir], "/f", (&f, &at("/dir/f")));
     assert_eq!((&moved["to"]["name"], &moved["changed"]), (&"/dir/f".into(), &true.into()));
+    // Two names of one file: rename(2) does nothing.
+    assert_eq!(ok(&["mv", "--json", &at("/dir/f"), &g]), "");
     here(&["rm", "--json", &link], "/link");
+    ok(&["mkdir", &at("/dir/inner"), &at("/dir/inner/low")]);
     let printed = ok(&["rm", "-r", "--json", &dir]);
     let removed: Vec<Value> = json_lines(&printed);
     let names: Vec<&Value> = removed.iter().map(|line| &line["path"]["name"]).collect();
-    assert_eq!(names, ["/dir/f", "/dir/g", "/dir"], "each file before its directory");
+    let expected = ["/dir/f", "/dir/g", "/dir/inner/low", "/dir/inner", "/dir"];
+    assert_eq!(names, expected, "each file before its directory");
+    assert_eq!(removed[3]["before"]["nlink"], 3, "before it was emptied");
     assert!(removed.iter().all(|line| line["after"].is_null() && line["before"].is_object()));
     fsck_clean(image.as_ref());
 }
