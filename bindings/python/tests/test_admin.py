@@ -160,7 +160,7 @@ def test_fsck_finds_and_repairs_damage(image, command):
     image.write_bytes(raw)
     report = ffs.fsck(image, force=True)
     printed = command("fsck", "-n", "-f", "--json", image, code=report.exit_code)
-    printed = json.loads(printed)[0]
+    printed = json.loads(printed)
     assert report.raw["findings"] == printed["findings"] and report.counts == printed["counts"]
     assert not report.consistent and not report.modified
     assert {"LINK-HIGH", "INO-HASH"} & set(report.counts)
