@@ -30,6 +30,14 @@ impl Detail {
     pub(crate) fn to(path: &[u8]) -> Detail {
         Detail::To(JsonName::new(path))
     }
+
+    fn changes(&self) -> bool {
+        match self {
+            Detail::Acl { before, after } => before != after,
+            Detail::Attribute { before_hex, after_hex, .. } => before_hex != after_hex,
+            Detail::To(_) => true,
+        }
+    }
 }
 
 /// A line of the output.
@@ -99,16 +107,6 @@ impl Changes {
         match &mut self.0 {
             Some(out) => Ok(out.flush()?),
             None => Ok(()),
-        }
-    }
-}
-
-impl Detail {
-    fn changes(&self) -> bool {
-        match self {
-            Detail::Acl { before, after } => before != after,
-            Detail::Attribute { before_hex, after_hex, .. } => before_hex != after_hex,
-            Detail::To(_) => true,
         }
     }
 }

@@ -33,7 +33,7 @@ struct Search {
 }
 
 /// Fails if the image `file` at `path`, or one of the files behind it, names a pipe, a socket or a
-/// device of characters as a part of the disk.
+/// device of characters as a part of the disk, or what is no path.
 pub(crate) fn check(file: &dyn BlockDevice, path: &Path, format: Format) -> Result<(), Refused> {
     let mut search = Search { seen: Vec::new() };
     search.names_of(file, path, format, MAX_DEPTH)

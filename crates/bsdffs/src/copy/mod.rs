@@ -65,6 +65,7 @@ pub use options::{Attributes, CopyOptions, Existing};
 pub use report::{CopyReport, Loss};
 pub use select::{Found, HostTargets, ImageTargets, Select, Targets, Verdict};
 pub use sink::{CopyOutcome, Observer, Sink, SkippedPath, Source};
+pub(crate) use sparse::ZEROS;
 pub use sparse::{Sparse, SparseSink};
 pub use transfer::{transfer, transfer_selected};
 

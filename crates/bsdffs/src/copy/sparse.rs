@@ -9,8 +9,9 @@ use super::sink::Sink;
 
 /// Length and alignment of the zeros that become a hole, bytes.
 const HOLE: u64 = 4096;
-/// On the heap: the file of the program would contain an array.
-static ZEROS: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; 128 << 10].into_boxed_slice());
+/// Zeros, on the heap: the file of the program would contain an array.
+pub(crate) static ZEROS: LazyLock<Box<[u8]>> =
+    LazyLock::new(|| vec![0; 128 << 10].into_boxed_slice());
 
 /// What becomes of zeros and holes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

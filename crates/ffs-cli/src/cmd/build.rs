@@ -266,7 +266,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 /// The size that `--size` gives, in bytes.
 fn given_size(args: &Args) -> Result<Option<u64>, Failure> {
     let Some(size) = args.size else { return Ok(None) };
-    let failure = || Failure::usage("--size: too large").code(DOC.usage_code);
+    let failure = || Failure::usage("--size: too large");
     size.bytes(args.sector_size).map(Some).ok_or_else(failure)
 }
 

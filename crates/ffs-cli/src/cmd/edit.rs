@@ -200,8 +200,8 @@ fn end_all(shell: Pid) {
     }
 }
 
-/// Writes the new content, unless the file has changed meanwhile.
-/// Returns the attributes that it has then.
+/// Writes the new content, unless the file has changed meanwhile. Returns the attributes that it
+/// has then.
 fn store(spec: &ImagePath, before: &Before, content: &[u8]) -> Result<Attr, Failure> {
     let session = Session::write(&spec.image)?;
     let result = session.find_opt(&spec.path, Last::Follow).and_then(|file| {

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use ffs_core::FileType;
 
-use self::expression::{Action, Expression, Found};
+use self::expression::{Action, Expression, Found, link_text};
 use super::{Doc, EXIT};
 use crate::current;
 use crate::fail::{Failure, Outcome};
@@ -197,17 +197,8 @@ impl<W: Write> Find<'_, W> {
         Ok(())
     }
 
-    /// The text of a symbolic link. An error is reported, and the search continues.
-    fn target(&self, visit: &Visit<'_>) -> Option<Vec<u8>> {
-        if visit.attr.kind != FileType::Symlink {
-            return None;
-        }
-        let text = self.session.ffs.readlink(visit.file);
-        text.map_err(|error| output::error(self.session.failed(visit.path, error).text)).ok()
-    }
-
     fn print_json(&mut self, visit: &Visit<'_>) -> Result<(), Failure> {
-        let target = self.target(visit);
+        let target = link_text(self.session, visit);
         output::json_line(self.out, &JsonFile::new(visit.path, visit.attr, target.as_deref()))
     }
 
@@ -229,7 +220,7 @@ impl<W: Write> Find<'_, W> {
             a.gid,
             output::time(a.mtime, false)
         )?;
-        let target = self.target(visit);
+        let target = link_text(self.session, visit);
         self.print(visit, b"")?;
         if let Some(target) = target {
             self.out.write_all(b" -> ")?;

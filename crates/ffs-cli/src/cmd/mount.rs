@@ -106,8 +106,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     if args.read_write {
         words.push("rw".to_owned());
     }
-    let mut options = parse_options(&words)
-        .map_err(|error| Failure::plain(error).hint("-o help lists them").code(DOC.usage_code))?;
+    let mut options =
+        parse_options(&words).map_err(|error| Failure::usage(error).hint("-o help lists them"))?;
     if args.update || options.remount {
         let Some(dir) = args.words.last() else { return Err(usage()) };
         remount(dir.as_ref(), options.core.read_only)
@@ -123,7 +123,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     options.core.read_only |= snapshot::inside(image).is_some();
     if stdin::names(image) {
-        let failure = Failure::usage("a mount outlasts standard input").code(DOC.usage_code);
+        let failure = Failure::usage("a mount outlasts standard input");
         return Err(failure.hint("store the image in a file, and mount that"));
     }
     let image = &match options.core.read_only {
@@ -160,7 +160,7 @@ fn print_mounted(name: &str, mounted: &Mounted) {
 }
 
 fn usage() -> Failure {
-    Failure::usage("an image and a directory are needed: ffs mount IMAGE DIR").code(DOC.usage_code)
+    Failure::usage("an image and a directory are needed: ffs mount IMAGE DIR")
 }
 
 fn list_options() -> Outcome {

@@ -97,8 +97,20 @@ pub(super) struct Files {
 impl System for Linux {
     type Files = Files;
 
+    #[allow(unsafe_code)]
     fn set_policy(&self, thread: Pid, policy: Policy) -> io::Result<()> {
-        set_policy(thread, policy)
+        let policy = match policy {
+            Policy::Other => libc::SCHED_OTHER,
+            Policy::Idle => libc::SCHED_IDLE,
+        };
+        let param = libc::sched_param { sched_priority: 0 };
+        let thread = thread.as_raw_nonzero().get();
+        // The C library's function may be a stub (musl). rustix has none.
+        // SAFETY: the call reads `param` and writes nothing.
+        let result = unsafe {
+            libc::syscall(libc::SYS_sched_setscheduler, thread, policy, std::ptr::from_ref(&param))
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     fn affinity(&self, thread: Pid) -> io::Result<CpuSet> {
@@ -152,8 +164,8 @@ impl Linux {
         if Linux.scheduled(&Linux.files_of_this_thread()?)?.times == 0 {
             return Err(io::Error::other("this kernel does not count waits (CONFIG_SCHED_INFO)"));
         }
-        set_policy(this, Policy::Idle)?;
-        set_policy(this, Policy::Other)
+        Linux.set_policy(this, Policy::Idle)?;
+        Linux.set_policy(this, Policy::Other)
     }
 }
 
@@ -169,22 +181,6 @@ pub(super) fn voluntary_switches() -> Option<libc::c_long> {
         (result == 0).then(|| usage.assume_init())
     };
     usage.map(|usage| usage.ru_nvcsw)
-}
-
-#[allow(unsafe_code)]
-fn set_policy(thread: Pid, policy: Policy) -> io::Result<()> {
-    let policy = match policy {
-        Policy::Other => libc::SCHED_OTHER,
-        Policy::Idle => libc::SCHED_IDLE,
-    };
-    let param = libc::sched_param { sched_priority: 0 };
-    let thread = thread.as_raw_nonzero().get();
-    // The C library's function may be a stub (musl). rustix has none.
-    // SAFETY: the call reads `param` and writes nothing.
-    let result = unsafe {
-        libc::syscall(libc::SYS_sched_setscheduler, thread, policy, std::ptr::from_ref(&param))
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The number of the policy of this thread.

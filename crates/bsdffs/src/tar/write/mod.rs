@@ -19,7 +19,6 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::sync::LazyLock;
 
 use ffs_core::DeviceNumber;
 
@@ -29,7 +28,7 @@ use super::pax::CREATION_TIME;
 use super::sparse::{Extent, MAX_EXTENTS};
 use crate::copy::{
     CopyError, CopyReport, Entry, EntryKind, EntryMeta, Loss, PartialFile, PosixAcl, Sink,
-    SinkError, SinkResult, SkippedPath, split_last,
+    SinkError, SinkResult, SkippedPath, ZEROS, split_last,
 };
 use crate::text::escape;
 use block::Fields;
@@ -37,9 +36,6 @@ use records::Records;
 
 /// Bytes of a record: the length of an archive is a multiple of it.
 const RECORD: u64 = 20 * BLOCK as u64;
-/// Zeros for holes and padding.
-/// On the heap: the file of the program would contain an array.
-static ZEROS: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; 64 << 10].into_boxed_slice());
 
 /// Writes an archive to `out`.
 pub struct TarSink<W> {

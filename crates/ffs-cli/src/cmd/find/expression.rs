@@ -151,7 +151,7 @@ impl Found<'_> {
     /// Removes the file. A failure is reported, and the search continues.
     fn delete(&self) -> Result<bool, Failure> {
         let (session, path) = (self.session, self.visit.path);
-        // As in find(1), where the search begins is no error.
+        // As in find(1), the root stays, and that is no error.
         if self.visit.attr.ino == Ino::ROOT {
             return Ok(true);
         }
@@ -169,10 +169,13 @@ impl Found<'_> {
     }
 }
 
-/// The text of a symbolic link. An error is reported.
-fn target(found: &Found<'_>) -> Option<Vec<u8>> {
-    let text = found.session.ffs.readlink(found.visit.file);
-    text.map_err(|error| output::error(found.session.failed(found.visit.path, error).text)).ok()
+/// The text of a symbolic link; `None` for another file. An error is reported.
+pub(super) fn link_text(session: &Session, visit: &Visit<'_>) -> Option<Vec<u8>> {
+    if visit.attr.kind != FileType::Symlink {
+        return None;
+    }
+    let text = session.ffs.readlink(visit.file);
+    text.map_err(|error| output::error(session.failed(visit.path, error).text)).ok()
 }
 
 /// `value` in units, rounded up.
@@ -209,10 +212,9 @@ impl Test {
             Test::Links(number) => number.holds(a.nlink.into()),
             Test::Inode(number) => number.holds(a.ino.0.into()),
             Test::Same(ino) => a.ino == *ino,
-            Test::Link(glob) => match a.kind {
-                FileType::Symlink => target(found).is_some_and(|text| glob.is_match(path(&text))),
-                _ => false,
-            },
+            Test::Link(glob) => {
+                link_text(found.session, visit).is_some_and(|text| glob.is_match(path(&text)))
+            }
             Test::Regex(regex) => regex.is_match(visit.path),
             Test::NoUser(names) => !names.contains_key(&a.uid),
             Test::NoGroup(names) => !names.contains_key(&a.gid),

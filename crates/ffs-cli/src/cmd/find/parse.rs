@@ -293,9 +293,16 @@ impl Parser<'_> {
 
 /// Whether `words` have the action -delete, so that the image is to be changed.
 pub(super) fn deletes(words: &[OsString]) -> bool {
-    let is_value =
-        |at: usize| at.checked_sub(1).and_then(|at| words[at].to_str()).is_some_and(takes_value);
-    words.iter().enumerate().any(|(at, word)| word == "-delete" && !is_value(at))
+    let mut words = words.iter().map(|word| word.to_str().unwrap_or_default());
+    while let Some(word) = words.next() {
+        if word == "-delete" {
+            return true;
+        }
+        if takes_value(word) {
+            words.next();
+        }
+    }
+    false
 }
 
 fn takes_value(word: &str) -> bool {
@@ -411,6 +418,10 @@ mod tests {
         assert!(is("*.c", ".hidden.c") && is("a?[bc]*", "axb") && is("*", "a/b"));
         assert!(is("{a,b}", "{a,b}") && !is("{a,b}", "a"));
         assert!(is(r"\*", "*") && !is(r"\*", "x"));
+        let delete =
+            |words: &[&str]| deletes(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        assert!(delete(&["-delete"]) && delete(&["-name", "-name", "-delete"]));
+        assert!(!delete(&["-name", "-delete"]) && !delete(&["-newerat", "-delete", "-print"]));
         let is = |text: &str, path: &str| regex(text, false).unwrap().is_match(path.as_bytes());
         assert!(is("/a.*|b", "/a\nb") && is("/(a|ab)", "/ab") && !is("/a", "/ab"));
         assert!(

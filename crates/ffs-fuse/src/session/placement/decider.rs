@@ -2,7 +2,7 @@
 //!
 //! **Invariants.**
 //! 1. A thread that waits for its processor for [`LATE`] each time and [`LONG`] in all, or has not
-//!    run for a [`TICK`] although it could, stops to yield.
+//!    run for a [`TICK`] although it could, yields no more.
 //! 2. After that it backs off: at first for [`MIN_PAUSE`], and each time twice as long, up to
 //!    [`MAX_PAUSE`]. Four pauses without such a wait make the next one short again.
 
@@ -23,7 +23,7 @@ const LONG: Duration = Duration::from_millis(1);
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// Why a thread stops to yield.
+/// Why a thread yields no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leave {
     /// It waited for its processor.
@@ -47,7 +47,7 @@ pub(super) fn starves(scheduled: &Scheduled, is_runnable: impl FnOnce() -> bool)
 #[derive(Default)]
 pub(super) struct Decider {
     yields: bool,
-    /// When it stopped to yield, or first yielded after that.
+    /// When it last had to leave, or first yielded after that.
     since: Option<Instant>,
     /// How long it backs off after it was contended.
     pause: Duration,

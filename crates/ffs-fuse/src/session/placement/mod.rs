@@ -27,8 +27,8 @@
 //! 3. A thread that may wait for long, or start another thread, does not yield.
 //! 4. Without permission to return from `SCHED_IDLE` (`CAP_SYS_NICE`, or a limit of `nice`) no
 //!    thread ever yields. Neither if the user chose another policy, or one processor.
-//! 5. A thread that stops to yield has the processors of this process then, or those that somebody
-//!    chose for it.
+//! 5. A thread that yields no more has the processors that this process has then, or those that
+//!    somebody chose for it.
 
 mod decider;
 mod serving;

@@ -1,5 +1,5 @@
-//! A serving thread, as its owner changes it: what it notes of its requests, and when it begins and
-//! stops to yield.
+//! A serving thread, as its owner changes it: what it notes of its requests, and when it begins to
+//! yield and ends that.
 //!
 //! **Invariants.**
 //! 1. A request costs no system call. Examining the thread costs some, and happens at most once in
@@ -37,7 +37,7 @@ pub(in crate::session) struct Serving<S: System = Linux> {
     /// Quick requests since then, and when that was.
     requests: u32,
     examined: Instant,
-    /// Whether a quick request came since the last one for which the thread stopped to yield.
+    /// Whether a quick request came since the last slow or large one.
     quick: bool,
     /// How it was scheduled until this time.
     scheduled: Scheduled,
