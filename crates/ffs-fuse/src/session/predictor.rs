@@ -18,17 +18,6 @@ const LARGE_TRANSFER: usize = 64 << 10;
 /// After a large write, the number of requests among which another one is expected.
 const WRITE_RUN: u32 = 8;
 
-/// How a request should be served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Expected {
-    /// By this thread: waking another one takes longer.
-    Quick,
-    /// Beside others, because it moves many bytes. Quick requests may follow.
-    Large,
-    /// Beside others, because it may wait.
-    Slow,
-}
-
 /// The time of an operation.
 pub(super) struct Stopwatch {
     start: Instant,
@@ -77,8 +66,8 @@ impl SlowPredictor {
         self.writes.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes the request, and returns how to serve it.
-    pub(super) fn expect(&self, r: &Request<'_>) -> Expected {
+    /// Notes the request, and returns whether it will take long.
+    pub(super) fn expects_slow(&self, r: &Request<'_>) -> bool {
         match r.opcode {
             op::WRITE if is_large(r) => self.writes.store(WRITE_RUN, Ordering::Relaxed),
             _ => {
@@ -88,18 +77,18 @@ impl SlowPredictor {
         if matches!(r.opcode, op::FORGET | op::BATCH_FORGET) || is_release(r.opcode) {
             // These come before later requests, which may need the space that they free. The kernel
             // forgets a file only after the reply to its release.
-            return Expected::Quick;
+            return false;
         }
         if self.remaining.load(Ordering::Relaxed) > 0 {
-            return Expected::Slow;
+            return true;
         }
         match r.opcode {
-            op::FSYNC | op::FSYNCDIR | op::SYNCFS | op::FALLOCATE => Expected::Slow,
+            op::FSYNC | op::FSYNCDIR | op::SYNCFS | op::FALLOCATE => true,
             // The first frees what was removed. The second may make the volume read-only, which
             // waits for a check in the background, and that for the kernel and its requests.
-            op::STATFS | op::IOCTL => Expected::Slow,
-            op::READ | op::WRITE if is_large(r) => Expected::Large,
-            _ => Expected::Quick,
+            op::STATFS | op::IOCTL => true,
+            op::READ | op::WRITE => is_large(r),
+            _ => false,
         }
     }
 
@@ -159,11 +148,10 @@ mod tests {
     #[test]
     fn two_slow_operations_begin_a_run_and_one_does_not() {
         let predictor = SlowPredictor::default();
-        let expected =
-            |opcode, size| predictor.expect(&Request::parse(&request(opcode, size)).unwrap());
-        let slow = |opcode| expected(opcode, 0) == Expected::Slow;
-        assert!(slow(op::FSYNC) && expected(op::READ, 4096) == Expected::Quick);
-        assert_eq!(expected(op::READ, 1 << 20), Expected::Large);
+        let expects =
+            |opcode, size| predictor.expects_slow(&Request::parse(&request(opcode, size)).unwrap());
+        let slow = |opcode| expects(opcode, 0);
+        assert!(slow(op::FSYNC) && expects(op::READ, 1 << 20) && !expects(op::READ, 4096));
         predictor.note(Took::Waiting);
         for _ in 0..PAIR {
             assert!(!slow(op::LOOKUP));

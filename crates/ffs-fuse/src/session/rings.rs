@@ -18,7 +18,6 @@
 //!    is taken back.
 
 use super::placement::Serving;
-use super::predictor::Expected;
 use super::thread::single;
 use super::workers::{ReceiveRight, WorkBuffers};
 use super::{Session, Worker};
@@ -230,11 +229,11 @@ impl QueueWorker<'_> {
         let session = self.session;
         // The kernel sends the FORGET of a file after it has the reply to the release. So complete
         // replies go to the kernel before a request that may wait for a FORGET.
-        let (expected, awaited) = match entry.request() {
-            Some((r, _)) => (session.predictor.expect(&r), !is_release(r.opcode)),
-            None => (Expected::Quick, true),
+        let (slow, awaited) = match entry.request() {
+            Some((r, _)) => (session.predictor.expects_slow(&r), !is_release(r.opcode)),
+            None => (false, true),
         };
-        if expected != Expected::Quick {
+        if slow {
             self.ring.submit()?;
             let job = Job { entry, home: Arc::clone(&self.home) };
             let Err(unsent) = self.jobs.send(job) else { return Ok(false) };

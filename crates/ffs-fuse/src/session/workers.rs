@@ -2,14 +2,12 @@
 //!
 //! One worker at a time receives requests. It serves a request that should be quick itself, and
 //! keeps the right to receive: waking another worker would cost more than the operation. Before a
-//! request that may wait, it passes the right on. Before a large one, it passes its place beside
-//! the client on, too.
+//! request that may wait, it passes the right on.
 //!
 //! **Invariants.** A worker waits only for the right to receive, for the kernel's next request, and
 //! in the core.
 
-use super::placement::{ClientProcessor, Serving};
-use super::predictor::Expected;
+use super::placement::Serving;
 use super::{Served, Session};
 use crate::wire::device::Received;
 use crate::wire::splice::{Splice, SplicePipe};
@@ -32,15 +30,14 @@ const IDLE_POLLS: usize = 16;
 /// The right to receive from `/dev/fuse`.
 #[derive(Default)]
 pub(super) struct Receiver {
-    /// Held while a worker receives, and while it serves a quick request. It holds the place that
-    /// the last holder left to the next one.
-    right: Mutex<Option<ClientProcessor>>,
+    /// Held while a worker receives, and while it serves a quick request.
+    right: Mutex<()>,
     /// Whether the worker that holds the right serves a request.
     serving: AtomicBool,
 }
 
 impl Receiver {
-    fn take(&self) -> MutexGuard<'_, Option<ClientProcessor>> {
+    fn take(&self) -> MutexGuard<'_, ()> {
         self.right.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -85,10 +82,7 @@ impl Session {
         let mut serving = self.placement.serving(true);
         let mut held = None;
         loop {
-            let mut guard = held.take().unwrap_or_else(|| self.receiver.take());
-            if let (Some(serving), Some(client)) = (&mut serving, guard.take()) {
-                serving.take_over(&client, Instant::now());
-            }
+            let guard = held.take().unwrap_or_else(|| self.receiver.take());
             let WorkBuffers { request, pipe, .. } = &mut buffers;
             let received = match self.predictor.expects_large_write() && self.server.splices() {
                 true => self.device.receive_spliced(request, pipe),
@@ -97,20 +91,21 @@ impl Session {
             match received? {
                 Received::Request(n) => {
                     let request = Request::parse_start(&request[..n], pipe.content());
-                    let expected = request.map_or(Expected::Quick, |r| self.predictor.expect(&r));
+                    let slow = request.is_some_and(|r| self.predictor.expects_slow(&r));
                     let now = Instant::now();
-                    let right = if expected == Expected::Quick {
+                    let right = if slow {
+                        if let Some(serving) = &mut serving {
+                            serving.leave(now);
+                        }
+                        drop(guard);
+                        ReceiveRight::Passed
+                    } else {
                         self.receiver.serving.store(true, Ordering::Release);
                         if let (Some(serving), Some(request)) = (&mut serving, &request) {
                             serving.note_quick(request.pid, now);
                         }
                         held = Some(guard);
                         ReceiveRight::Held
-                    } else {
-                        let client = serving.as_mut().and_then(|s| s.leave(now));
-                        *guard = client.filter(|_| expected == Expected::Large);
-                        drop(guard);
-                        ReceiveRight::Passed
                     };
                     let operation = self.predictor.start();
                     if self.answer(&mut buffers, n, right, serving.as_mut())? == op::DESTROY {
@@ -198,7 +193,7 @@ impl Session {
     }
 
     /// Takes the right to receive. Returns `None` once its holder has served all pending requests.
-    fn wait_for_receiver(&self) -> Option<MutexGuard<'_, Option<ClientProcessor>>> {
+    fn wait_for_receiver(&self) -> Option<MutexGuard<'_, ()>> {
         let mut idle = 0;
         for _ in 0..MAX_POLLS {
             if let Ok(guard) = self.receiver.right.try_lock() {

@@ -40,7 +40,7 @@ use super::thread::{Linux, System};
 use crate::log::LOG;
 use crate::server::SchedIdleCounts;
 use rustix::thread::gettid;
-pub(super) use serving::{ClientProcessor, Serving};
+pub(super) use serving::Serving;
 use std::io;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

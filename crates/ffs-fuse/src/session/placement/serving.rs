@@ -19,14 +19,6 @@ use std::time::{Duration, Instant};
 /// How old the counts may be that decide whether a thread begins to yield.
 const RECENT: Duration = Duration::from_millis(20);
 
-/// The processor of a client, which a thread has left, and when that was. `examined`: when the
-/// client was there.
-pub(in crate::session) struct ClientProcessor {
-    processor: usize,
-    left: Instant,
-    examined: Instant,
-}
-
 /// This thread, which serves. Dropping this lets it run as any other.
 pub(in crate::session) struct Serving<S: System = Linux> {
     watched: Arc<Watched<S>>,
@@ -37,8 +29,6 @@ pub(in crate::session) struct Serving<S: System = Linux> {
     /// Quick requests since then, and when that was.
     requests: u32,
     examined: Instant,
-    /// Whether a quick request came since the last slow or large one.
-    quick: bool,
     /// How it was scheduled until this time.
     scheduled: Scheduled,
     until: Option<Instant>,
@@ -63,7 +53,6 @@ impl<S: System> Serving<S> {
             yields: false,
             requests: 0,
             examined: Instant::now(),
-            quick: false,
             scheduled: Scheduled::default(),
             until: None,
         })
@@ -79,7 +68,6 @@ impl<S: System> Serving<S> {
         let requests = self.thread.requests.load(Ordering::Relaxed) + 1;
         self.thread.requests.store(requests, Ordering::Relaxed);
         self.requests += 1;
-        self.quick = true;
         let due = now.saturating_duration_since(self.examined) >= WINDOW;
         let busy = self.requests >= BUSY;
         if due || (busy && !self.yields) {
@@ -136,39 +124,16 @@ impl<S: System> Serving<S> {
         self.watched.enter(&self.thread, state, processor, now);
     }
 
-    /// Takes over the place beside a client that another thread has left for a large request. Few
-    /// requests pass between two of those, so this thread does not wait for some first.
-    pub(in crate::session) fn take_over(&mut self, client: &ClientProcessor, now: Instant) {
-        let state = &mut *lock(&self.thread.state);
-        let recent = now.saturating_duration_since(client.left) < WINDOW;
-        if recent && !state.decider.yields() && !state.decider.backs_off(now) {
-            self.watched.enter(&self.thread, state, Some(client.processor), now);
-            // What happened before does not count.
-            if let Ok(scheduled) = self.watched.system.scheduled(&self.thread.files) {
-                (self.scheduled, self.until) = (scheduled, Some(now));
-            }
-            (self.requests, self.examined) = (0, client.examined);
-        }
-        self.yields = state.decider.yields();
-    }
-
-    /// Lets this thread run as any other: it may wait for long now, or start a thread. Returns the
-    /// place beside a client that it had, unless only large requests came lately: those are served
-    /// beside each other.
-    pub(in crate::session) fn leave(&mut self, now: Instant) -> Option<ClientProcessor> {
-        let quick = std::mem::replace(&mut self.quick, false);
+    /// Lets this thread run as any other: it may wait for long now, or start a thread.
+    pub(in crate::session) fn leave(&mut self, now: Instant) {
         if !self.yields {
-            return None;
+            return;
         }
         let state = &mut *lock(&self.thread.state);
-        let processor = state.processor;
-        let yielded = state.decider.yields();
-        if yielded {
+        if state.decider.yields() {
             self.watched.leave(self.thread.id, state, Leave::Quiet, now);
         }
         self.yields = state.decider.yields();
-        let processor = processor.filter(|_| quick && yielded && !self.yields)?;
-        Some(ClientProcessor { processor, left: now, examined: self.examined })
     }
 }
 

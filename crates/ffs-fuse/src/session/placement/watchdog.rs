@@ -62,7 +62,7 @@ pub(super) struct ServingThread<S: System> {
 pub(super) struct State {
     pub(super) decider: Decider,
     /// The processor that the thread is bound to.
-    pub(super) processor: Option<usize>,
+    processor: Option<usize>,
     /// The processors that it got when it was last bound no more.
     restored: Option<CpuSet>,
 }
