@@ -39,6 +39,8 @@ pub struct Options {
     pub splice: bool,
     /// Whether programs see extended attributes. POSIX access control lists need them.
     pub xattr: bool,
+    /// Whether the kernel opens files without a request. It implies that reads set no access times.
+    pub no_open: bool,
     /// Whether a thread that serves requests runs beside its client, with the policy `SCHED_IDLE`.
     pub sched_idle: bool,
     /// How long the kernel may cache names.
@@ -129,6 +131,7 @@ impl Default for Options {
             io_uring: UseIoUring::Auto,
             splice: true,
             xattr: true,
+            no_open: false,
             sched_idle: true,
             entry_timeout: LONG,
             negative_timeout: LONG,
@@ -307,6 +310,12 @@ words! {
     "noxattr" "" "programs see no extended attributes, which saves a request for each new file; \
         without effect where POSIX access control lists are on"
         |o, _| set!(o.xattr => false);
+    "open" "" "the kernel opens each file by a request (the default)"
+        |o, _| set!(o.no_open => false);
+    "no_open" "" "the kernel opens files without a request, which saves one or two for each \
+        file: a write to a file with the flag schg or sappnd fails where otherwise its open \
+        does; implies noatime; without effect with writeback"
+        |o, _| set!(o.no_open => true);
     "sched_idle" "" "while a processor has nothing else to do, the thread that serves runs on that \
         of the program, with the policy SCHED_IDLE, so that no other processor is woken (the \
         default, with CAP_SYS_NICE)"
@@ -420,6 +429,10 @@ pub fn parse_options<S: AsRef<str>>(lists: &[S]) -> Result<Options, OptionError>
     if options.owners.need_the_kernel() && !options.kernel_checks() {
         let other = if options.fakeroot { "fakeroot" } else { "nodefault_permissions" };
         return Err(OptionError::NeedsKernel(other));
+    }
+    if options.no_open {
+        // Without these requests the server does not learn of reads from the kernel's cache.
+        options.core.atime = Atime::Never;
     }
     Ok(options)
 }

@@ -24,6 +24,9 @@ fn words_set_their_options() {
     assert!(near("rw") && near("no_sched_idle,sched_idle") && !near("no_sched_idle"));
     let xattr = |words: &str| parse_options(&[words]).unwrap().xattr;
     assert!(xattr("rw") && xattr("noxattr,xattr") && !xattr("noxattr"));
+    let opens = |words: &str| parse_options(&[words]).unwrap();
+    assert!(!opens("rw").no_open && !opens("no_open,open").no_open);
+    assert!(opens("no_open").no_open && opens("no_open,atime").core.atime == Atime::Never);
     let o = parse_options(&["writeback"]).unwrap();
     assert_eq!((o.timeouts(true).attr, o.timeouts(false).attr), (SHORT, LONG));
 }

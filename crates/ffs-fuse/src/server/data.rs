@@ -3,7 +3,7 @@
 use super::{Server, skip_handle};
 use crate::wire::splice::Splice;
 use crate::wire::{
-    Errno, FSYNC_FDATASYNC, IO_LOCKOWNER, MAX_IO, OPEN_KILL_SUIDGID, Pages, Reply, Request,
+    Args, Errno, FSYNC_FDATASYNC, IO_LOCKOWNER, MAX_IO, OPEN_KILL_SUIDGID, Pages, Reply, Request,
     WRITE_CACHE, WRITE_KILL_SUIDGID, fopen,
 };
 use ffs_core::{
@@ -23,6 +23,41 @@ const FMODE_EXEC: u32 = 0x20;
 const FALLOC_KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
 const FALLOC_PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
 const FALLOC_ZERO_RANGE: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
+
+/// The arguments of a request to write, before its content.
+#[derive(Clone, Copy)]
+struct WriteArgs {
+    offset: u64,
+    /// Bytes of content.
+    size: usize,
+    write_flags: u32,
+    /// The flags of the open file.
+    flags: u32,
+}
+
+impl WriteArgs {
+    fn of(a: &mut Args<'_>) -> Result<WriteArgs, Errno> {
+        skip_handle(a)?;
+        let (offset, size, write_flags) = (a.u64()?, a.u32()? as usize, a.u32()?);
+        a.skip(8)?;
+        let flags = a.u32()?;
+        a.skip(4)?;
+        Ok(WriteArgs { offset, size, write_flags, flags })
+    }
+
+    fn has(&self, flag: u32) -> bool {
+        self.write_flags & flag != 0
+    }
+
+    /// Whether the content must be durable. The kernel sends FSYNC after cached writes that must.
+    fn sync(&self) -> bool {
+        let both = O_DIRECT | O_DSYNC;
+        !self.has(WRITE_CACHE) && self.flags & both == both
+    }
+}
+
+/// Flags of files that no one may write.
+const UNWRITABLE: FileFlags = FileFlags::IMMUTABLE.union(FileFlags::SF_SNAPSHOT);
 
 impl Server {
     /// Opens a file. An open file needs no handle, only its node. The request checks BSD's file
@@ -116,13 +151,13 @@ impl Server {
 
     pub(super) fn write(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let mut a = r.args();
-        skip_handle(&mut a)?;
-        let offset = a.u64()?;
-        let size = a.u32()? as usize;
-        let write_flags = a.u32()?;
-        a.skip(8)?;
-        let flags = a.u32()?;
-        a.skip(4)?;
+        let args = WriteArgs::of(&mut a)?;
+        let WriteArgs { offset, size, .. } = args;
+        let (cached, direct) = (args.has(WRITE_CACHE), args.has(IO_LOCKOWNER));
+        let file = self.nodes.get_for_io(r.node, !direct)?;
+        if cached && self.no_open {
+            self.refuse_mapped(&file, Pages { node: r.node, offset, len: size as u64 }, out)?;
+        }
         let mut bytes: &[u8];
         let mut piped;
         let (spliced, content): (bool, &mut dyn WriteSource) =
@@ -138,17 +173,13 @@ impl Server {
             };
         // A request that is tried again may have written a part of a piped content.
         let mut n = size.checked_sub(content.left()).ok_or(Errno::IO)?;
-        let direct = write_flags & IO_LOCKOWNER != 0;
-        let file = self.nodes.get_for_io(r.node, !direct)?;
-        let set_id = self.set_id(write_flags & WRITE_KILL_SUIDGID != 0);
+        let set_id = self.set_id(args.has(WRITE_KILL_SUIDGID));
         let kills = set_id == SetIdBits::Drop && self.has_set_id(&file);
-        let cached = write_flags & WRITE_CACHE != 0;
         let old = if cached { self.old_part(&file, offset, size) } else { 0 };
         let mode = WriteMode {
             // The kernel has already computed the offset of an append.
             append: false,
-            // The kernel sends FSYNC after cached writes that must be durable.
-            sync: !cached && flags & (O_DIRECT | O_DSYNC) == O_DIRECT | O_DSYNC,
+            sync: args.sync(),
             set_id,
         };
         let cred = if cached { self.owner_of(&file) } else { self.cred(r) };
@@ -180,7 +211,17 @@ impl Server {
             out.stale = Some(r.node);
         }
         if direct && n > 0 && self.nodes.may_be_cached(r.node) {
-            out.stale_pages = Some(Pages { node: r.node, offset, len: n as u64 });
+            out.stale_pages.push(Pages { node: r.node, offset, len: n as u64 });
+        }
+        Ok(())
+    }
+
+    /// Refuses changes by a mapping to a file that no one may write: its open did not fail. The
+    /// kernel must drop the pages.
+    fn refuse_mapped(&self, file: &Vnode, pages: Pages, out: &mut Reply) -> Result<(), Errno> {
+        if self.fs.getattr(file).flags.intersects(UNWRITABLE) {
+            out.stale_pages.push(pages);
+            return Err(Errno::PERM);
         }
         Ok(())
     }

@@ -53,6 +53,8 @@ pub(crate) struct ServerOptions {
     pub(crate) splice: bool,
     /// Programs see extended attributes, if the volume has any.
     pub(crate) xattr: bool,
+    /// The kernel opens files without a request. Writes check BSD's file flags.
+    pub(crate) no_open: bool,
     /// Which reads set access times.
     pub(crate) atime: Atime,
     /// The user who started the server, who may control it besides root.
@@ -158,9 +160,12 @@ impl Server {
     }
 
     /// Whether the server needs the requests to open files: it checks permissions and BSD's file
-    /// flags then, and learns of reads from the kernel's cache, which set access times.
+    /// flags then, and learns of reads from the kernel's cache, which set access times. Writes
+    /// check the flags, too, but cached ones so late that the kernel would show their content.
     fn needs_open(&self) -> bool {
-        self.options.recorded || !self.options.default_permissions || self.fs.may_write()
+        self.options.recorded
+            || !self.options.default_permissions
+            || self.fs.may_write() && (!self.options.no_open || self.options.writeback)
     }
 
     /// Whether the server needs the requests to open directories: it checks permissions then, and
@@ -207,15 +212,16 @@ impl Server {
             op::SYMLINK => self.symlink(r, out),
             op::MKNOD => self.mknod(r, out),
             op::MKDIR => self.mkdir(r, out),
-            op::CREATE => self.create(r, out),
             op::TMPFILE => self.tmpfile(r, out),
             op::UNLINK => self.unlink(r),
             op::RMDIR => self.rmdir(r),
-            op::RENAME | op::RENAME2 => self.rename(r),
+            op::RENAME | op::RENAME2 => self.rename(r, out),
             op::LINK => self.link(r, out),
-            op::OPEN if self.no_open => Err(Errno::NOSYS),
+            // Without this request, the kernel requests a new file, and opens it by itself.
+            op::OPEN | op::CREATE if self.no_open => Err(Errno::NOSYS),
             op::OPENDIR if self.no_opendir => Err(Errno::NOSYS),
             op::OPEN => self.open(r, out),
+            op::CREATE => self.create(r, out),
             op::OPENDIR => self.opendir(r, out),
             op::RELEASE | op::RELEASEDIR => Ok(()),
             op::READ => self.read(r, out),

@@ -1,8 +1,8 @@
 //! Names: lookup, create, remove, link, rename.
 
 use super::{Server, attr};
-use crate::wire::{Errno, OPEN_KILL_SUIDGID, Reply, Request, op};
-use ffs_core::{Cred, DeviceNumber, Error, NodeKind, RenameMode, Vnode};
+use crate::wire::{Errno, OPEN_KILL_SUIDGID, Pages, Reply, Request, node_of, op};
+use ffs_core::{Atime, Cred, DeviceNumber, Error, FileType, NodeKind, RenameMode, Vnode};
 
 const O_EXCL: u32 = libc::O_EXCL as u32;
 const O_TRUNC: u32 = libc::O_TRUNC as u32;
@@ -210,7 +210,7 @@ impl Server {
         Ok(self.fs.rmdir(&self.cred(r), &self.node(r)?, name)?)
     }
 
-    pub(super) fn rename(&self, r: &Request<'_>) -> Result<(), Errno> {
+    pub(super) fn rename(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let mut a = r.args();
         let to_dir = a.u64()?;
         let flags = if r.opcode == op::RENAME2 {
@@ -236,6 +236,25 @@ impl Server {
             // The whiteout is a new file.
             cred = self.creator(r, cred, &from)?;
         }
-        Ok(self.fs.rename(&cred, (&from, from_name), (&to, to_name), mode)?)
+        self.fs.rename(&cred, (&from, from_name), (&to, to_name), mode)?;
+        if self.options.atime == Atime::Never && from.ino() != to.ino() {
+            self.drop_listing((&to, to_name), out);
+            if mode == RenameMode::Exchange {
+                self.drop_listing((&from, from_name), out);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the kernel drop the listing of a moved directory, whose `..` has changed. Where reads
+    /// set access times, [`Server::open_reply`] does that, because the access time is due.
+    fn drop_listing(&self, (dir, name): (&Vnode, &[u8]), out: &mut Reply) {
+        // Another call may have moved it on already, and then drops the listing itself.
+        if let Ok(moved) = self.fs.lookup(&Cred::root(), dir, name)
+            && self.fs.getattr(&moved).kind == FileType::Directory
+        {
+            let node = node_of(moved.ino());
+            out.stale_pages.push(Pages { node, offset: 0, len: i64::MAX as u64 });
+        }
     }
 }

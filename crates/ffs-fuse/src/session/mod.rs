@@ -80,7 +80,7 @@ struct Served {
     expects_reply: bool,
     succeeded: bool,
     /// What the kernel must drop from its page cache before it gets the reply.
-    stale_pages: Option<Pages>,
+    stale_pages: Vec<Pages>,
 }
 
 impl Session {
@@ -196,7 +196,11 @@ impl Session {
             self.device.send(&Reply::stale_attributes(node));
         }
         reply.finish(request.unique, outcome.map(drop));
-        let stale_pages = reply.stale_pages.filter(|_| succeeded);
+        let mut stale_pages = std::mem::take(&mut reply.stale_pages);
+        if !succeeded && !stale_pages.is_empty() {
+            // The kernel holds these pages until it has the reply, which therefore does not wait.
+            self.notifier.drop_pages(std::mem::take(&mut stale_pages));
+        }
         Ok(Served { expects_reply: outcome != Ok(false), succeeded, stale_pages })
     }
 

@@ -329,14 +329,12 @@ impl Session {
             false => entry.reply(&buffer[..len]),
         }
         self.predictor.record(&operation);
-        Ok(match served.stale_pages {
-            Some(pages) => {
-                let home = Arc::clone(home);
-                self.notifier.answer(pages, Box::new(move || home.give_back(entry)));
-                None
-            }
-            None => Some(entry),
-        })
+        if served.stale_pages.is_empty() {
+            return Ok(Some(entry));
+        }
+        let home = Arc::clone(home);
+        self.notifier.answer(served.stale_pages, Box::new(move || home.give_back(entry)));
+        Ok(None)
     }
 
     /// Reads FORGETs until the file system is unmounted.

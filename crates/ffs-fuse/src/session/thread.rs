@@ -103,13 +103,13 @@ impl System for Linux {
             Policy::Other => libc::SCHED_OTHER,
             Policy::Idle => libc::SCHED_IDLE,
         };
-        let param = libc::sched_param { sched_priority: 0 };
+        // The kernel's `struct sched_param` is this number alone. The type of musl has more fields.
+        let priority: libc::c_int = 0;
         let thread = thread.as_raw_nonzero().get();
         // The C library's function may be a stub (musl). rustix has none.
-        // SAFETY: the call reads `param` and writes nothing.
-        let result = unsafe {
-            libc::syscall(libc::SYS_sched_setscheduler, thread, policy, std::ptr::from_ref(&param))
-        };
+        let param = std::ptr::from_ref(&priority);
+        // SAFETY: the call reads the number and writes nothing.
+        let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, policy, param) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 

@@ -156,16 +156,15 @@ impl Session {
     }
 
     fn send(&self, served: Served, reply: &Reply) {
-        let sent = match served.stale_pages {
-            Some(pages) => {
-                let (device, message) = (Arc::clone(&self.device), reply.message().to_vec());
-                let send = move || {
-                    device.send(&message);
-                };
-                self.notifier.answer(pages, Box::new(send));
-                true
-            }
-            None => self.device.send(reply.message()),
+        let sent = if served.stale_pages.is_empty() {
+            self.device.send(reply.message())
+        } else {
+            let (device, message) = (Arc::clone(&self.device), reply.message().to_vec());
+            let send = move || {
+                device.send(&message);
+            };
+            self.notifier.answer(served.stale_pages, Box::new(send));
+            true
         };
         if !sent && served.succeeded {
             self.server.take_back_references(reply);

@@ -41,8 +41,8 @@ pub(crate) struct Reply<'b> {
     pub(crate) handed_out: HandedOut,
     /// A node whose attributes in the kernel's cache are out of date.
     pub(crate) stale: Option<u64>,
-    /// Content of which the kernel's page cache may have an older version.
-    pub(crate) stale_pages: Option<Pages>,
+    /// Content, also of directories, that the kernel's page cache may have in another version.
+    pub(crate) stale_pages: Vec<Pages>,
     /// Moves a large content without a copy, if the transport supports it.
     splice: Option<Splice<'b>>,
     /// Bytes of content that were sent already, by splice(2).
@@ -86,7 +86,7 @@ impl<'b> Reply<'b> {
             len: HEADER,
             handed_out: HandedOut::Nothing,
             stale: None,
-            stale_pages: None,
+            stale_pages: Vec::new(),
             splice: None,
             sent: None,
         }
@@ -117,7 +117,7 @@ impl<'b> Reply<'b> {
         self.len = HEADER;
         self.handed_out = HandedOut::Nothing;
         self.stale = None;
-        self.stale_pages = None;
+        self.stale_pages.clear();
         self.sent = None;
     }
 

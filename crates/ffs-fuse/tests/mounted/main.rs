@@ -16,6 +16,7 @@ mod judges;
 mod killed;
 mod life;
 mod names;
+mod no_open;
 mod owners;
 mod placement;
 mod quota;
@@ -66,7 +67,7 @@ fn run(arguments: &[OsString]) -> i32 {
         println!("skipped: all tests of mounts: {why}");
         return 0;
     }
-    let all: [&[Test]; 16] = [
+    let all: [&[Test]; 17] = [
         control::TESTS,
         life::TESTS,
         names::TESTS,
@@ -78,6 +79,7 @@ fn run(arguments: &[OsString]) -> i32 {
         durable::TESTS,
         quota::TESTS,
         requests::TESTS,
+        no_open::TESTS,
         splice::TESTS,
         writeback::TESTS,
         rings::TESTS,

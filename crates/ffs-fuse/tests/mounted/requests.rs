@@ -14,7 +14,9 @@ use std::path::Path;
 pub(crate) const TESTS: &[Test] = &[
     ("calls_make_the_requests_of_the_table", calls_make_the_requests_of_the_table),
     ("without_access_times_directories_open_without_requests", without_access_times),
+    ("without_access_times_a_moved_directory_lists_its_parent", a_moved_directory),
     ("without_attributes_a_write_is_one_request", without_attributes),
+    ("without_open_requests_files_open_and_close_at_once", without_open_requests),
     ("a_read_only_mount_opens_without_requests", a_read_only_mount_opens_without_requests),
 ];
 
@@ -151,6 +153,32 @@ fn without_access_times() {
     m.end();
 }
 
+/// The kernel opens directories without a request, so it must learn of the new `..`.
+fn a_moved_directory() {
+    let image = Image::new();
+    let m = image.mount("rw,noatime");
+    let ino = |name: &str| rustix::fs::stat(m.path(name)).unwrap().st_ino;
+    let parent = |name: &str| {
+        let dir = rustix::fs::open(m.path(name), OFlags::RDONLY, Mode::empty()).unwrap();
+        let mut entries = rustix::fs::Dir::read_from(&dir).unwrap();
+        let parent = entries.find(|e| e.as_ref().unwrap().file_name() == c"..");
+        parent.unwrap().unwrap().ino()
+    };
+    for dir in ["a", "b", "a/d", "b/e"] {
+        fs::create_dir(m.path(dir)).unwrap();
+    }
+    assert_eq!((parent("a/d"), parent("b/e")), (ino("a"), ino("b")));
+    fs::rename(m.path("a/d"), m.path("b/d")).unwrap();
+    assert_eq!(parent("b/d"), ino("b"));
+    fs::create_dir(m.path("a/c")).unwrap();
+    assert_eq!((parent("a/c"), parent("b/e")), (ino("a"), ino("b")));
+    let here = rustix::fs::CWD;
+    let exchange = rustix::fs::RenameFlags::EXCHANGE;
+    rustix::fs::renameat_with(here, m.path("a/c"), here, m.path("b/e"), exchange).unwrap();
+    assert_eq!((parent("a/c"), parent("b/e")), (ino("a"), ino("b")));
+    m.end();
+}
+
 fn without_attributes() {
     let ufs1 = Image::of((Format::Ufs1, Endian::Little, 8192, 1024), 16 << 20);
     let ufs2 = Image::new();
@@ -181,6 +209,28 @@ fn without_attributes() {
     let m = ufs2.mount("noxattr,acls");
     let mut value = [0; 9];
     assert_eq!(rustix::fs::getxattr(m.path("d/new"), "user.a", &mut value), Ok(1));
+    m.end();
+}
+
+fn without_open_requests() {
+    let image = Image::new();
+    with_files(&image, 3);
+    let m = image.mount("no_open,nowriteback");
+    let control = Control::open(&image.mount_point()).unwrap();
+    // The kernel learns with the first that the server has no OPEN and no CREATE.
+    read(&m.path("d/file0000"));
+    write(&m.path("d/first"));
+    let of_write = [("LOOKUP", 1), ("MKNOD", 1), ("GETXATTR", 1), ("WRITE", 1)];
+    assert_requests(&control, &m.path("d"), || write(&m.path("d/new")), &of_write);
+    let of_read = [("LOOKUP", 1), ("READ", 1)];
+    assert_requests(&control, &m.path("d"), || read(&m.path("d/file0001")), &of_read);
+    assert_requests(&control, &m.path("d"), || read(&m.path("d/file0001")), &[]);
+    assert_eq!(m.counter("vfs.fusefs.requests.RELEASE"), 0);
+    m.end();
+    // A kernel that caches writes learns too late that a file may not be written.
+    let m = image.mount("no_open,writeback");
+    read(&m.path("d/file0000"));
+    assert_ne!(m.counter("vfs.fusefs.requests.OPEN"), 0);
     m.end();
 }
 
