@@ -150,6 +150,12 @@ impl Options {
         self.default_permissions && !self.fakeroot
     }
 
+    /// Whether the kernel opens files without a request. It does not if the server checks
+    /// permissions then, or if it caches writes: the server would refuse those too late.
+    pub(crate) fn opens_alone(&self) -> bool {
+        self.no_open && self.kernel_checks() && !self.writeback
+    }
+
     /// Whether other users than the one who mounts have access.
     pub(crate) fn admits_others(&self) -> bool {
         self.allow_other.unwrap_or_else(|| rustix::process::geteuid().is_root())
@@ -313,8 +319,8 @@ words! {
     "open" "" "the kernel opens each file by a request (the default)"
         |o, _| set!(o.no_open => false);
     "no_open" "" "the kernel opens files without a request, which saves one or two for each \
-        file: a write to a file with the flag schg or sappnd fails where otherwise its open \
-        does; implies noatime; without effect with writeback"
+        file; BSD's file flags are then checked at each write and not at the open; implies \
+        noatime; without effect with writeback, nodefault_permissions and fakeroot"
         |o, _| set!(o.no_open => true);
     "sched_idle" "" "while a processor has nothing else to do, the thread that serves runs on that \
         of the program, with the policy SCHED_IDLE, so that no other processor is woken (the \
@@ -430,8 +436,8 @@ pub fn parse_options<S: AsRef<str>>(lists: &[S]) -> Result<Options, OptionError>
         let other = if options.fakeroot { "fakeroot" } else { "nodefault_permissions" };
         return Err(OptionError::NeedsKernel(other));
     }
-    if options.no_open {
-        // Without these requests the server does not learn of reads from the kernel's cache.
+    if options.opens_alone() {
+        // The server does not learn of reads from the kernel's cache.
         options.core.atime = Atime::Never;
     }
     Ok(options)

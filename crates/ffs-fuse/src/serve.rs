@@ -121,7 +121,7 @@ fn server_options(request: &MountRequest, fs: &Ffs) -> ServerOptions {
         writeback,
         splice: o.splice,
         xattr: o.xattr,
-        no_open: o.no_open,
+        no_open: o.opens_alone(),
         atime: o.core.atime,
         owner: rustix::process::geteuid().as_raw(),
         fakeroot: o.fakeroot,

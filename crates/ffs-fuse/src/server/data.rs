@@ -56,9 +56,6 @@ impl WriteArgs {
     }
 }
 
-/// Flags of files that no one may write.
-const UNWRITABLE: FileFlags = FileFlags::IMMUTABLE.union(FileFlags::SF_SNAPSHOT);
-
 impl Server {
     /// Opens a file. An open file needs no handle, only its node. The request checks BSD's file
     /// flags, truncates, and decides whether the kernel may use cached pages.
@@ -152,11 +149,28 @@ impl Server {
     pub(super) fn write(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let mut a = r.args();
         let args = WriteArgs::of(&mut a)?;
+        let outcome = self.write_content(r, args, &mut a, out);
+        if outcome == Err(Errno::PERM) && !args.has(IO_LOCKOWNER) && args.size > 0 {
+            // Programs see the content already: in the kernel's cache, by read or by a mapping.
+            let pages = Pages { node: r.node, offset: args.offset, len: args.size as u64 };
+            out.stale_pages.push(pages);
+        }
+        outcome
+    }
+
+    fn write_content(
+        &self,
+        r: &Request<'_>,
+        args: WriteArgs,
+        a: &mut Args<'_>,
+        out: &mut Reply,
+    ) -> Result<(), Errno> {
         let WriteArgs { offset, size, .. } = args;
         let (cached, direct) = (args.has(WRITE_CACHE), args.has(IO_LOCKOWNER));
         let file = self.nodes.get_for_io(r.node, !direct)?;
-        if cached && self.no_open {
-            self.refuse_mapped(&file, Pages { node: r.node, offset, len: size as u64 }, out)?;
+        if self.no_open && !cached {
+            // What the open would have checked.
+            check_flags(&self.fs.getattr(&file), args.flags)?;
         }
         let mut bytes: &[u8];
         let mut piped;
@@ -184,22 +198,14 @@ impl Server {
         };
         let cred = if cached { self.owner_of(&file) } else { self.cred(r) };
         if old > n {
-            content.take(&mut vec![0; old - n]).map_err(|_| Errno::IO)?;
+            self.check_old_part(&file, offset + n as u64, content, old - n)?;
             n = old;
         }
         if n < size || size == 0 {
             n += self.fs.write_from(&cred, &file, offset + n as u64, content, mode)?;
         }
-        // The kernel takes a short reply to a cached write as success and drops the rest. The error
-        // that made the write short must reach the fsync, so the rest is tried.
         while cached && n < size {
-            if content.left() != size - n {
-                return Err(Errno::IO);
-            }
-            n += match self.fs.write_from(&cred, &file, offset + n as u64, content, mode)? {
-                0 => return Err(Errno::IO),
-                more => more,
-            };
+            n += self.write_more(&cred, &file, (offset + n as u64, size - n), content, mode)?;
         }
         if spliced {
             // Only now: a write that failed is tried again.
@@ -216,16 +222,6 @@ impl Server {
         Ok(())
     }
 
-    /// Refuses changes by a mapping to a file that no one may write: its open did not fail. The
-    /// kernel must drop the pages.
-    fn refuse_mapped(&self, file: &Vnode, pages: Pages, out: &mut Reply) -> Result<(), Errno> {
-        if self.fs.getattr(file).flags.intersects(UNWRITABLE) {
-            out.stale_pages.push(pages);
-            return Err(Errno::PERM);
-        }
-        Ok(())
-    }
-
     /// Bytes at the start of a cached write that an append-only file already has: the kernel writes
     /// whole pages, and only their end can be new.
     fn old_part(&self, file: &Vnode, offset: u64, size: usize) -> usize {
@@ -234,6 +230,40 @@ impl Server {
             return 0;
         }
         usize::try_from(a.size.saturating_sub(offset)).map_or(size, |old| old.min(size))
+    }
+
+    /// Writes after a short write. The kernel takes a short reply to a cached write as success and
+    /// drops the rest. The error that made it short must reach the fsync, so the rest is tried.
+    fn write_more(
+        &self,
+        cred: &Cred,
+        file: &Vnode,
+        (offset, left): (u64, usize),
+        content: &mut dyn WriteSource,
+        mode: WriteMode,
+    ) -> Result<usize, Errno> {
+        if content.left() != left {
+            return Err(Errno::IO);
+        }
+        match self.fs.write_from(cred, file, offset, content, mode)? {
+            0 => Err(Errno::IO),
+            more => Ok(more),
+        }
+    }
+
+    /// Takes `len` bytes of content that an append-only file already has at `offset`. They differ
+    /// if a program changed them by a mapping.
+    fn check_old_part(
+        &self,
+        file: &Vnode,
+        offset: u64,
+        content: &mut dyn WriteSource,
+        len: usize,
+    ) -> Result<(), Errno> {
+        let (mut new, mut old) = (vec![0; len], vec![0; len]);
+        content.take(&mut new).map_err(|_| Errno::IO)?;
+        let n = self.fs.read(file, offset, &mut old)?;
+        if n == len && new == old { Ok(()) } else { Err(Errno::PERM) }
     }
 
     /// The credentials of the file's owner. The kernel does not record which user wrote a cached

@@ -160,12 +160,11 @@ impl Server {
     }
 
     /// Whether the server needs the requests to open files: it checks permissions and BSD's file
-    /// flags then, and learns of reads from the kernel's cache, which set access times. Writes
-    /// check the flags, too, but cached ones so late that the kernel would show their content.
+    /// flags then, and learns of reads from the kernel's cache, which set access times.
     fn needs_open(&self) -> bool {
         self.options.recorded
             || !self.options.default_permissions
-            || self.fs.may_write() && (!self.options.no_open || self.options.writeback)
+            || self.fs.may_write() && !self.options.no_open
     }
 
     /// Whether the server needs the requests to open directories: it checks permissions then, and

@@ -1,8 +1,8 @@
 //! Names: lookup, create, remove, link, rename.
 
 use super::{Server, attr};
-use crate::wire::{Errno, OPEN_KILL_SUIDGID, Pages, Reply, Request, node_of, op};
-use ffs_core::{Atime, Cred, DeviceNumber, Error, FileType, NodeKind, RenameMode, Vnode};
+use crate::wire::{Errno, OPEN_KILL_SUIDGID, Reply, Request, node_of, op};
+use ffs_core::{Cred, DeviceNumber, Error, FileType, NodeKind, RenameMode, Vnode};
 
 const O_EXCL: u32 = libc::O_EXCL as u32;
 const O_TRUNC: u32 = libc::O_TRUNC as u32;
@@ -237,7 +237,7 @@ impl Server {
             cred = self.creator(r, cred, &from)?;
         }
         self.fs.rename(&cred, (&from, from_name), (&to, to_name), mode)?;
-        if self.options.atime == Atime::Never && from.ino() != to.ino() {
+        if from.ino() != to.ino() {
             self.drop_listing((&to, to_name), out);
             if mode == RenameMode::Exchange {
                 self.drop_listing((&from, from_name), out);
@@ -246,15 +246,13 @@ impl Server {
         Ok(())
     }
 
-    /// Makes the kernel drop the listing of a moved directory, whose `..` has changed. Where reads
-    /// set access times, [`Server::open_reply`] does that, because the access time is due.
+    /// Makes the kernel drop the listing of a moved directory, whose `..` has changed.
     fn drop_listing(&self, (dir, name): (&Vnode, &[u8]), out: &mut Reply) {
         // Another call may have moved it on already, and then drops the listing itself.
         if let Ok(moved) = self.fs.lookup(&Cred::root(), dir, name)
             && self.fs.getattr(&moved).kind == FileType::Directory
         {
-            let node = node_of(moved.ino());
-            out.stale_pages.push(Pages { node, offset: 0, len: i64::MAX as u64 });
+            out.stale_listings.push(node_of(moved.ino()));
         }
     }
 }

@@ -195,6 +195,9 @@ impl Session {
             // Before the reply: its receiver may read the attributes at once.
             self.device.send(&Reply::stale_attributes(node));
         }
+        for node in reply.stale_listings.drain(..) {
+            self.device.send(&Reply::stale_listing(node));
+        }
         reply.finish(request.unique, outcome.map(drop));
         let mut stale_pages = std::mem::take(&mut reply.stale_pages);
         if !succeeded && !stale_pages.is_empty() {

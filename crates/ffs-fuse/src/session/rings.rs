@@ -21,6 +21,7 @@ use super::placement::Serving;
 use super::thread::single;
 use super::workers::{ReceiveRight, WorkBuffers};
 use super::{Session, Worker};
+use crate::notifier::Limit;
 use crate::wire::device::Received;
 use crate::wire::ring::{Entry, Event, Ring, Waker};
 use crate::wire::{Device, Errno, Reply, is_release, op};
@@ -143,7 +144,9 @@ fn run(plan: &Plan, steps: &Receiver<Step>, report: &Sender<io::Result<()>>) {
     let _ = report.send(ring.register(device, &mut arrived));
     let Ok(Step::Serve(worker, jobs)) = steps.recv() else { return };
     worker.run(|session| {
-        let home = Arc::new(Home { done: Mutex::default(), waker: ring.waker() });
+        let entries = plan.queues.iter().map(|(_, entries)| *entries).min();
+        let limit = Limit::new(entries.unwrap_or(0) / 2);
+        let home = Arc::new(Home { done: Mutex::default(), waker: ring.waker(), limit });
         let buffer = Reply::buffer();
         let serving = if bound { session.placement.serving(false) } else { None };
         QueueWorker { session, ring, home, jobs, buffer, serving }.serve(arrived)
@@ -154,6 +157,8 @@ fn run(plan: &Plan, steps: &Receiver<Step>, report: &Sender<io::Result<()>>) {
 struct Home {
     done: Mutex<Vec<Entry>>,
     waker: Waker,
+    /// Replies that may wait for the kernel: some entries of each queue are always free of them.
+    limit: Arc<Limit>,
 }
 
 impl Home {
@@ -332,8 +337,16 @@ impl Session {
         if served.stale_pages.is_empty() {
             return Ok(Some(entry));
         }
+        let Some(wait) = self.notifier.wait(Some(&home.limit)) else {
+            self.notifier.drop_pages(served.stale_pages);
+            return Ok(Some(entry));
+        };
         let home = Arc::clone(home);
-        self.notifier.answer(served.stale_pages, Box::new(move || home.give_back(entry)));
+        let send = move || {
+            home.give_back(entry);
+            drop(wait);
+        };
+        self.notifier.answer(served.stale_pages, Box::new(send));
         Ok(None)
     }
 

@@ -156,19 +156,24 @@ impl Session {
     }
 
     fn send(&self, served: Served, reply: &Reply) {
-        let sent = if served.stale_pages.is_empty() {
-            self.device.send(reply.message())
-        } else {
-            let (device, message) = (Arc::clone(&self.device), reply.message().to_vec());
-            let send = move || {
-                device.send(&message);
-            };
-            self.notifier.answer(served.stale_pages, Box::new(send));
-            true
-        };
-        if !sent && served.succeeded {
-            self.server.take_back_references(reply);
+        if served.stale_pages.is_empty() {
+            if !self.device.send(reply.message()) && served.succeeded {
+                self.server.take_back_references(reply);
+            }
+            return;
         }
+        // The reply to a write, which passes no references.
+        let Some(wait) = self.notifier.wait(None) else {
+            self.notifier.drop_pages(served.stale_pages);
+            self.device.send(reply.message());
+            return;
+        };
+        let (device, message) = (Arc::clone(&self.device), reply.message().to_vec());
+        let send = move || {
+            device.send(&message);
+            drop(wait);
+        };
+        self.notifier.answer(served.stale_pages, Box::new(send));
     }
 
     /// Serves the requests that the kernel has already sent. FORGETs of removed files may be among

@@ -60,8 +60,6 @@ const MINOR: u32 = 42;
 /// Linux 5.4. It has everything that this crate uses without a feature bit.
 const OLDEST_MINOR: u32 = 31;
 const PAGE: usize = 4096;
-/// Background requests (read-ahead, asynchronous I/O) that the kernel may send at a time.
-const MAX_BACKGROUND: u16 = 64;
 
 /// An open `/dev/fuse` that belongs to a mount.
 pub(crate) struct Device {
@@ -92,6 +90,9 @@ impl Received {
 }
 
 impl Device {
+    /// Background requests (read-ahead, asynchronous I/O) that the kernel may send at a time.
+    pub(crate) const MAX_BACKGROUND: usize = 64;
+
     pub(crate) fn new(fd: OwnedFd) -> Device {
         Device { fd }
     }
@@ -236,8 +237,8 @@ impl Init {
         out.u32(self.minor.min(MINOR));
         out.u32(self.readahead.max(MAX_IO as u32));
         out.u32(features.0 as u32);
-        out.u16(MAX_BACKGROUND);
-        out.u16(MAX_BACKGROUND / 4 * 3);
+        out.u16(Device::MAX_BACKGROUND as u16);
+        out.u16((Device::MAX_BACKGROUND / 4 * 3) as u16);
         out.u32(MAX_WRITE as u32);
         out.u32(1); // time granularity, ns
         out.u16((MAX_IO / PAGE) as u16);

@@ -41,8 +41,10 @@ pub(crate) struct Reply<'b> {
     pub(crate) handed_out: HandedOut,
     /// A node whose attributes in the kernel's cache are out of date.
     pub(crate) stale: Option<u64>,
-    /// Content, also of directories, that the kernel's page cache may have in another version.
+    /// Content that the kernel's page cache may have in another version.
     pub(crate) stale_pages: Vec<Pages>,
+    /// Directories of which the kernel's cache may have another listing.
+    pub(crate) stale_listings: Vec<u64>,
     /// Moves a large content without a copy, if the transport supports it.
     splice: Option<Splice<'b>>,
     /// Bytes of content that were sent already, by splice(2).
@@ -57,6 +59,17 @@ pub(crate) struct Pages {
     pub(crate) offset: u64,
     /// The length in bytes, more than 0.
     pub(crate) len: u64,
+}
+
+impl Pages {
+    /// Adds a range of the same file, and what is between them.
+    pub(crate) fn extend(&mut self, other: &Pages) {
+        debug_assert_eq!(self.node, other.node);
+        let end = |pages: &Pages| pages.offset.saturating_add(pages.len);
+        let last = end(self).max(end(other));
+        self.offset = self.offset.min(other.offset);
+        self.len = last - self.offset;
+    }
 }
 
 /// The references in a reply.
@@ -87,6 +100,7 @@ impl<'b> Reply<'b> {
             handed_out: HandedOut::Nothing,
             stale: None,
             stale_pages: Vec::new(),
+            stale_listings: Vec::new(),
             splice: None,
             sent: None,
         }
@@ -118,6 +132,7 @@ impl<'b> Reply<'b> {
         self.handed_out = HandedOut::Nothing;
         self.stale = None;
         self.stale_pages.clear();
+        self.stale_listings.clear();
         self.sent = None;
     }
 
@@ -133,6 +148,12 @@ impl<'b> Reply<'b> {
     pub(crate) fn stale_content(pages: Pages) -> [u8; HEADER + 24] {
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         inval_inode(pages.node, signed(pages.offset), signed(pages.len))
+    }
+
+    /// The notification that removes the listing of the directory `node` and its attributes from
+    /// the kernel's cache. The kernel holds those pages for moments only, during no request.
+    pub(crate) fn stale_listing(node: u64) -> [u8; HEADER + 24] {
+        inval_inode(node, 0, 0)
     }
 
     /// The notification that removes `name` in the directory `parent` from the kernel's cache.

@@ -6,10 +6,13 @@ use crate::sys;
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::time::{Duration, Instant};
 
 pub(crate) const TESTS: &[Test] = &[
     ("without_open_requests_flags_bind_writes", flags_bind_writes),
     ("without_open_requests_a_mapping_changes_no_locked_file", a_mapping_changes_no_locked_file),
+    ("without_open_requests_a_refused_write_is_not_seen", a_refused_write_is_not_seen_by_mappings),
+    ("a_mapping_changes_nothing_that_was_appended", a_mapping_changes_nothing_that_was_appended),
     ("without_open_requests_a_removed_file_lives_while_open", a_removed_file_lives_while_open),
     ("without_open_requests_files_are_made_as_with_them", files_are_made_as_with_them),
 ];
@@ -41,6 +44,8 @@ fn flags_bind_writes() {
     assert_eq!(fs::read(&f).unwrap(), b"text");
     sys::set_flags(&open, APPEND).unwrap();
     assert_eq!(errno(write(b"T", 0)), libc::EPERM);
+    assert_eq!(errno(write(b"+", 4)), libc::EPERM, "not opened to append");
+    assert_eq!(errno(write(b"+", 20)), libc::EPERM, "not opened to append");
     assert_eq!(errno(File::create(&f)), libc::EPERM);
     File::options().append(true).open(&f).unwrap().write_all(b"+").unwrap();
     assert_eq!(fs::read(&f).unwrap(), b"text+");
@@ -54,20 +59,65 @@ fn flags_bind_writes() {
     m.end();
 }
 
+/// Waits until every program sees this content of `f`: the kernel drops a page soon after a refused
+/// write, and no call waits for that.
+fn seen_again(m: &Mnt<'_>, content: &[u8], map: &mut sys::Map) {
+    let begin = Instant::now();
+    while fs::read(m.path("f")).unwrap() != content || map.bytes() != content {
+        assert!(begin.elapsed() < Duration::from_secs(60), "a change that no one may make");
+    }
+}
+
 fn a_mapping_changes_no_locked_file() {
     let image = Image::new();
     let m = image.mount("no_open,nowriteback");
     let open = flagged(&m, b"text", IMMUTABLE);
-    let file = File::options().read(true).write(true).open(m.path("f")).unwrap();
+    for flag in [IMMUTABLE, APPEND] {
+        sys::set_flags(&open, flag).unwrap();
+        let file = File::options().read(true).write(true).open(m.path("f")).unwrap();
+        let mut map = sys::Map::new(&file, 4).unwrap();
+        map.bytes().copy_from_slice(b"TEXT");
+        assert_eq!(errno(map.sync()), libc::EPERM, "{flag:#x}");
+        seen_again(&m, b"text", &mut map);
+    }
+    drop(open);
+    m.end();
+    image.check();
+}
+
+/// The kernel copies what is written to its cache before the server refuses it.
+fn a_refused_write_is_not_seen_by_mappings() {
+    let image = Image::new();
+    let m = image.mount("no_open,nowriteback");
+    let open = flagged(&m, b"text", IMMUTABLE);
+    for flag in [IMMUTABLE, APPEND] {
+        sys::set_flags(&open, flag).unwrap();
+        let file = File::options().read(true).write(true).open(m.path("f")).unwrap();
+        let mut map = sys::Map::new(&file, 4).unwrap();
+        assert_eq!(map.bytes(), b"text");
+        assert_eq!(errno(file.write_at(b"TEXT", 0)), libc::EPERM, "{flag:#x}");
+        seen_again(&m, b"text", &mut map);
+    }
+    drop(open);
+    m.end();
+}
+
+/// This needs no option: a file that is opened to append can be mapped, too.
+fn a_mapping_changes_nothing_that_was_appended() {
+    let image = Image::new();
+    let m = image.mount("nowriteback");
+    let open = flagged(&m, b"text", APPEND);
+    let mut file = File::options().read(true).append(true).open(m.path("f")).unwrap();
     let mut map = sys::Map::new(&file, 4).unwrap();
     map.bytes().copy_from_slice(b"TEXT");
     assert_eq!(errno(map.sync()), libc::EPERM);
+    seen_again(&m, b"text", &mut map);
     drop(map);
-    // The kernel drops the page soon. No call waits for that.
-    let dropped = (0..100_000).any(|_| fs::read(m.path("f")).unwrap() == b"text");
-    assert!(dropped, "other programs see a change that no one may make");
+    file.write_all(b"+").unwrap();
+    assert_eq!(fs::read(m.path("f")).unwrap(), b"text+");
     drop((open, file));
     m.end();
+    image.check();
 }
 
 fn a_removed_file_lives_while_open() {
