@@ -8,6 +8,8 @@ class Bsdffs < Formula
 
   depends_on "rust" => :build
 
+  # One program with the laboratory: Homebrew compiles it where it is used, so a second one would
+  # cost minutes and save nothing.
   def install
     system "cargo", "build", "--locked", "--profile", "dist", "-p", "bsdffs-cli"
     system "packaging/install", "--no-system", "--prefix", prefix, "target/dist/ffs"

@@ -2,7 +2,7 @@
 //! lists, numbers, values of `ffs find`, limits, and the files of users and groups of an image.
 
 use crate::parse::line::{self, Parsed};
-use crate::parse::{accounts, acl, find, mode::ModeChange, number, quota};
+use crate::parse::{accounts, acl, find, mode::ModeChange, number, printf, quota};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -63,6 +63,7 @@ fn word(text: &str) {
     let Ok(owner) = text.parse::<accounts::OwnerChange>();
     assert!(owner.owner.is_none_or(|name| !name.is_empty()), "{text:?}");
     let _ = acl::words(text);
+    let _ = printf::parse(text);
     numbers(text);
     let (_, rest) = find::bits(text);
     assert!(text.ends_with(rest));

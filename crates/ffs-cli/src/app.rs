@@ -174,6 +174,9 @@ const MULTICALL: &[(&str, &str)] = &[
 /// BSD's command that makes a snapshot.
 const MKSNAP: &str = "mksnap_ffs";
 
+/// The name of the program with the laboratory in packages: packaging/README.md, "Two programs".
+const LAB: &str = "ffs-lab";
+
 /// Runs the command line; returns the exit code.
 pub(crate) fn run(args: Vec<OsString>) -> u8 {
     let hooks = Some((session::open_to_mount as ffs_fuse::Opener, bgfsck::of_mount as _));
@@ -186,10 +189,18 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
         output::set_command(name);
         return run_alone(name, command, args);
     }
-    let args = if program == Some(MKSNAP) { mksnap_args(args) } else { args };
+    let args = match program {
+        Some(MKSNAP) => mksnap_args(args),
+        Some(LAB) => lab_args(args),
+        _ => args,
+    };
     let command = command_of(&args);
     let known = doc(command);
     output::set_command(&known.map_or("ffs".to_owned(), |_| format!("ffs {command}")));
+    #[cfg(not(feature = "lab"))]
+    if let Some(failure) = run_lab_program(&args) {
+        return finish(Err(failure), EX_USAGE);
+    }
     match command_line().try_get_matches_from(&args).and_then(|m| Ffs::from_arg_matches(&m)) {
         Ok(ffs) => match log::set_filter(ffs.log) {
             Ok(()) => {
@@ -218,6 +229,33 @@ fn mksnap_args(args: Vec<OsString>) -> Vec<OsString> {
     command.into_iter().chain(options.into_iter().chain(operands).cloned()).collect()
 }
 
+/// The arguments of `ffs` for those of `ffs-lab`: `ffs-lab run` is `ffs lab run`. Any other command
+/// of ffs is run as such, because the laboratory runs its own program to mount and to check.
+fn lab_args(mut args: Vec<OsString>) -> Vec<OsString> {
+    let words = words_of(&args);
+    let line = command_line();
+    let experiment = |word| line.find_subcommand("lab").and_then(|lab| lab.find_subcommand(word));
+    let is_command = |word| doc(word).is_some() && experiment(word).is_none();
+    let is_of_ffs = match words.first() {
+        Some(word) => is_command(word),
+        None => args[1..].iter().any(|arg| arg == "-V" || arg == "--version"),
+    };
+    args[0] = "ffs".into();
+    if !is_of_ffs {
+        args.insert(1, "lab".into());
+    }
+    args
+}
+
+/// Runs the laboratory's program in the place of this one, if the command line is for it and there
+/// is one. Returns why it cannot run.
+#[cfg(not(feature = "lab"))]
+fn run_lab_program(args: &[OsString]) -> Option<crate::fail::Failure> {
+    use crate::lab_program;
+    let program = lab_program::is_called(&words_of(args)).then(lab_program::find)??;
+    Some(lab_program::replace(&program, &args[1..]))
+}
+
 /// Starts the log, except for `ffs mount`, which starts it after it has read the mount options.
 fn start_log(command: &str) {
     if command != "mount" {
@@ -227,14 +265,21 @@ fn start_log(command: &str) {
 
 /// The first word that is neither an option nor the value of `--log`.
 fn command_of(args: &[OsString]) -> &str {
-    let mut words = args.iter().skip(1).filter_map(|arg| arg.to_str());
-    loop {
-        match words.next() {
-            Some("--log") => drop(words.next()),
-            Some(word) if word.starts_with('-') => {}
-            word => return word.unwrap_or_default(),
+    words_of(args).first().copied().unwrap_or_default()
+}
+
+/// The words that are neither options nor the value of `--log`.
+fn words_of(args: &[OsString]) -> Vec<&str> {
+    let mut args = args.iter().skip(1).filter_map(|arg| arg.to_str());
+    let mut words = Vec::new();
+    while let Some(word) = args.next() {
+        match word {
+            "--log" => drop(args.next()),
+            option if option.starts_with('-') => {}
+            word => words.push(word),
         }
     }
+    words
 }
 
 fn alone<A: Args>(
@@ -331,6 +376,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn ffs_lab_is_the_laboratory_and_the_whole_program() {
+        for (called, is) in [
+            ("", "lab"),
+            ("run --out newfs", "lab run --out newfs"),
+            ("--log debug run", "lab --log debug run"),
+            ("--help", "lab --help"),
+            ("help run", "lab help run"),
+            ("no-such-experiment", "lab no-such-experiment"),
+            ("lab run", "lab run"),
+            ("newfs -s 1m a", "newfs -s 1m a"),
+            ("--log debug mount a b", "--log debug mount a b"),
+            ("man d", "man d"),
+            ("--version", "--version"),
+        ] {
+            let args = std::iter::once("/usr/bin/ffs-lab").chain(called.split_whitespace());
+            let args = lab_args(args.map(OsString::from).collect());
+            let args: Vec<&str> = args.iter().map(|arg| arg.to_str().unwrap()).collect();
+            assert_eq!(args.join(" "), format!("ffs {is}"), "{called}");
+        }
+        // A name of both is an experiment.
+        let serve = lab_args(["ffs-lab", "serve"].map(OsString::from).to_vec());
+        assert_eq!(serve.len() == 3, cfg!(feature = "lab"));
+    }
+
     /// The exit code of a wrong command line of each command, by the table of the guide.
     fn codes_of_the_guide() -> (BTreeMap<String, u8>, u8) {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/streams.md");
@@ -378,7 +448,10 @@ mod tests {
         let (mut codes, others) = codes_of_the_guide();
         let line = command_line();
         let mut count = 0;
-        for sub in line.get_subcommands().filter(|sub| sub.get_name() != "help") {
+        let has_lab = cfg!(feature = "lab");
+        let here =
+            |sub: &&Command| sub.get_name() != "help" && (has_lab || sub.get_name() != "lab");
+        for sub in line.get_subcommands().filter(here) {
             let name = sub.get_name();
             let expected = codes.remove(name).unwrap_or(others);
             count += check_codes(sub, &["ffs", name], expected);
@@ -389,7 +462,7 @@ mod tests {
             let row = rows.iter().find(|(code, _)| *code == expected.to_string());
             assert!(row.unwrap().1.ends_with("the command line is wrong"), "{name}");
         }
-        assert!(count > 80, "{count} commands");
+        assert!(count > if has_lab { 80 } else { 60 }, "{count} commands");
         assert!(codes.is_empty(), "no such commands: {codes:?}");
         for words in [&["ffs"][..], &["ffs", "--no-such-option"], &["ffs", "no-such-command"]] {
             assert_eq!(run(words.iter().map(OsString::from).collect()), others, "{words:?}");

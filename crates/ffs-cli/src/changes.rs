@@ -87,16 +87,7 @@ impl Changes {
         detail: Option<Detail>,
     ) -> Result<(), Failure> {
         let Some(out) = &mut self.0 else { return Ok(()) };
-        let Some(ino) = after.or(before).map(|attr| attr.ino) else { return Ok(()) };
-        let line = Line {
-            path: JsonName::new(path),
-            inode: ino.0,
-            changed: before != after || detail.as_ref().is_some_and(Detail::changes),
-            before: before.map(JsonAttr::from),
-            after: after.map(JsonAttr::from),
-            detail,
-        };
-        output::json_line(out, &line)
+        line(out, path, before, after, detail)
     }
 
     /// Writes what is buffered.
@@ -109,4 +100,31 @@ impl Changes {
             None => Ok(()),
         }
     }
+}
+
+/// Writes the line of a file that was removed, as `ffs rm --json` prints it.
+///
+/// # Errors
+/// `out` cannot be written.
+pub(crate) fn removed(out: &mut impl Write, path: &[u8], before: &Attr) -> Result<(), Failure> {
+    line(out, path, Some(before), None, None)
+}
+
+fn line(
+    out: &mut impl Write,
+    path: &[u8],
+    before: Option<&Attr>,
+    after: Option<&Attr>,
+    detail: Option<Detail>,
+) -> Result<(), Failure> {
+    let Some(ino) = after.or(before).map(|attr| attr.ino) else { return Ok(()) };
+    let line = Line {
+        path: JsonName::new(path),
+        inode: ino.0,
+        changed: before != after || detail.as_ref().is_some_and(Detail::changes),
+        before: before.map(JsonAttr::from),
+        after: after.map(JsonAttr::from),
+        detail,
+    };
+    output::json_line(out, &line)
 }

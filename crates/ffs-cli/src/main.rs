@@ -16,6 +16,7 @@
 //! | `log` | which events are logged, and where |
 //! | `output`, `progress`, `fail`, `signals` | messages, progress bars, errors, SIGINT |
 //! | `bgfsck` | the check in the background |
+//! | `lab_program` | the laboratory as a program of its own, `ffs-lab` |
 //! | `bsd`, `memory` | numbers in BSD's notation; available memory |
 //!
 //! The libraries do the work: `ffs-core` mounts, `ffs-admin` creates and checks, `bsdffs` copies
@@ -38,8 +39,13 @@ mod copying;
 mod current;
 mod expand;
 mod fail;
+#[cfg(feature = "lab")]
 mod hugepages;
+#[cfg(any(test, not(feature = "lab")))]
+#[cfg_attr(feature = "lab", allow(dead_code, reason = "its tests do not need all of it"))]
+mod lab_program;
 mod log;
+#[cfg(feature = "lab")]
 mod memory;
 mod namei;
 mod output;

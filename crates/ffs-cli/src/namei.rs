@@ -91,6 +91,12 @@ impl Session {
         if found.is_some() || !create {
             return Ok(found);
         }
+        self.create(path).map(|(file, _, _)| Some(file))
+    }
+
+    /// Creates the file at `path`, behind symbolic links, which does not exist. Returns it with its
+    /// directory and its name there.
+    pub(crate) fn create(&self, path: &[u8]) -> Result<(Vnode, Vnode, Vec<u8>), Failure> {
         let mut at = path.to_vec();
         // namei has followed the links, and would have refused too many of them.
         while let Some(link) = self.find_opt(&at, Last::Keep)? {
@@ -102,7 +108,7 @@ impl Session {
         let (dir, name) = self.find_parent(&at)?;
         let perm = 0o666 & !umask();
         let made = self.ffs.create(&self.cred, &dir, &name, NodeKind::Regular, perm);
-        made.map(Some).map_err(|error| self.failed(&at, error))
+        made.map(|file| (file, dir, name)).map_err(|error| self.failed(&at, error))
     }
 
     /// A failure at `path` of this image.

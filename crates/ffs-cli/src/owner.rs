@@ -92,11 +92,30 @@ pub(crate) fn names(
     kind: QuotaType,
 ) -> Result<BTreeMap<u32, String>, Failure> {
     let (_, text) = file_of(session, file_name(kind).0)?;
+    Ok(names_of(&text))
+}
+
+/// The file of users or groups of the image; `None` if it has none.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn file_inside(session: &Session, kind: QuotaType) -> Result<Option<Vec<u8>>, Failure> {
+    read(session, file_name(kind).0)
+}
+
+/// The name of the file of users or groups, and what it names.
+pub(crate) fn place(kind: QuotaType) -> (String, &'static str) {
+    let (file, what) = file_name(kind);
+    (show(file), what)
+}
+
+/// The names in the text of a file of users or groups, by number.
+pub(crate) fn names_of(text: &[u8]) -> BTreeMap<u32, String> {
     let mut names = BTreeMap::new();
     for (name, named) in text.split(|&byte| byte == b'\n').filter_map(row) {
         names.entry(named.id).or_insert_with(|| show(name));
     }
-    Ok(names)
+    names
 }
 
 /// The file `file` of the image, with the name of the image, or else that of the host.

@@ -27,6 +27,7 @@ enum Counted {
     Bytes,
     Items,
     /// Pieces of different sizes. The caller estimates the time left and puts it in the message.
+    #[cfg_attr(not(feature = "lab"), expect(dead_code, reason = "for the laboratory"))]
     Jobs,
 }
 
@@ -43,6 +44,7 @@ impl Progress {
 
     /// Counts pieces of work that differ in size. The bar prints no time left: the caller puts it
     /// in the message.
+    #[cfg(feature = "lab")]
     pub(crate) fn jobs(what: &str, total: u64) -> Progress {
         Self::new(what, Some(total), Counted::Jobs)
     }

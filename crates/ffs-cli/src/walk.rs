@@ -1,17 +1,19 @@
 //! A walk over a tree of an image, for commands that look at every file.
 //!
 //! # Invariants
-//! 1. A directory is entered once, also if a damaged image has a second name for it.
+//! 1. A directory is entered once, also if a damaged image has a second name for it. A walk that
+//!    follows symbolic links enters it once on a path from the root of the walk, so that it ends.
 //! 2. What cannot be read is reported, and the walk continues.
 //! 3. The names of a directory are visited in the order of their bytes.
 
 use std::collections::BTreeSet;
 
+use bsdffs::namei::namei_from;
 use bsdffs::sorted_entries;
-use ffs_core::{Attr, FileType, Ino, Vnode};
+use ffs_core::{Attr, Error, FileType, Ino, Vnode};
 
 use crate::fail::{Failure, show};
-use crate::namei::join;
+use crate::namei::{Last, PathError, join};
 use crate::output;
 use crate::session::Session;
 use crate::signals;
@@ -66,7 +68,22 @@ pub(crate) fn walk(
     root: Vnode,
     step: &mut dyn FnMut(Step<'_>) -> Result<Next, Failure>,
 ) -> Result<(), Failure> {
-    let mut walk = Walk { session, entered: BTreeSet::new(), stack: Vec::new() };
+    walk_with(session, path, root, false, step)
+}
+
+/// Walks the same tree. If `follow` is set, the file that a symbolic link leads to takes the place
+/// of the link; a link that leads to nothing stays.
+///
+/// # Errors
+/// Those of [`walk`].
+pub(crate) fn walk_with(
+    session: &Session,
+    path: &[u8],
+    root: Vnode,
+    follow: bool,
+    step: &mut dyn FnMut(Step<'_>) -> Result<Next, Failure>,
+) -> Result<(), Failure> {
+    let mut walk = Walk { session, follow, entered: BTreeSet::new(), stack: Vec::new() };
     walk.file(path.to_vec(), root, step)?;
     while let Some(frame) = walk.stack.last_mut() {
         signals::check()?;
@@ -81,16 +98,41 @@ pub(crate) fn walk(
             continue;
         };
         let path = join(&frame.path, &name);
-        match session.ffs.vget(ino, None) {
+        let found = session.ffs.vget(ino, None).map_err(|error| session.failed(&path, error));
+        let found = found.and_then(|file| match follow {
+            true => behind(session, &path, file, &frame.dir, &name),
+            false => Ok(file),
+        });
+        match found {
             Ok(file) => walk.file(path, file, step)?,
-            Err(error) => output::error(session.failed(&path, error).text),
+            Err(failure) => output::error(failure.text),
         }
     }
     Ok(())
 }
 
+/// The file that `file` leads to, which is `name` in `dir`: itself, unless it is a symbolic link to
+/// another.
+fn behind(
+    session: &Session,
+    path: &[u8],
+    file: Vnode,
+    dir: &Vnode,
+    name: &[u8],
+) -> Result<Vnode, Failure> {
+    if session.ffs.getattr(&file).kind != FileType::Symlink {
+        return Ok(file);
+    }
+    match namei_from(&session.ffs, &session.cred, dir.clone(), name, Last::Follow) {
+        Err(PathError::Fs(Error::NotFound | Error::NotDirectory)) => Ok(file),
+        found => found.map_err(|error| session.failed(path, error)),
+    }
+}
+
 struct Walk<'a> {
     session: &'a Session,
+    /// Symbolic links are followed.
+    follow: bool,
     entered: BTreeSet<Ino>,
     stack: Vec<Frame>,
 }
@@ -105,6 +147,16 @@ impl Walk<'_> {
     ) -> Result<(), Failure> {
         let attr = self.session.ffs.getattr(&file);
         let depth = self.stack.len();
+        if self.follow && attr.kind == FileType::Directory {
+            let above = self.stack.iter().find(|frame| frame.attr.ino == attr.ino);
+            if let Some(above) = above {
+                let what = format!("{}:{}", self.session.image(), show(&path));
+                let above = show(&above.path);
+                let why = format!("a loop: it leads to {above}, which it is in");
+                output::error(Failure::new(what, why).text);
+                return Ok(());
+            }
+        }
         match step(Step::Before(Visit { path: &path, file: &file, attr: &attr, depth }))? {
             Next::Enter if attr.kind == FileType::Directory => {}
             Next::Enter | Next::Skip => return Ok(()),
@@ -113,7 +165,7 @@ impl Walk<'_> {
                 return Ok(());
             }
         }
-        if !self.entered.insert(attr.ino) {
+        if !self.follow && !self.entered.insert(attr.ino) {
             let what = format!("{}:{}", self.session.image(), show(&path));
             let why = "a second name of a directory; the image is damaged";
             output::error(Failure::new(what, why).text);

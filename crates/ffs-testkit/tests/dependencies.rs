@@ -82,6 +82,21 @@ fn the_page_names_every_dependency_and_no_other() {
 }
 
 #[test]
+fn the_page_names_what_only_the_laboratory_needs() {
+    let needed = |section: &str| lists(section) && !section.ends_with("dev-dependencies");
+    let of = |name: &str| dependencies(&read(&format!("crates/{name}/Cargo.toml")), needed);
+    let others = repository::crates().into_iter();
+    let others = others.filter(|name| !["ffs-lab", "ffs-testkit"].contains(&name.as_str()));
+    let others: BTreeSet<String> = others.flat_map(|name| of(&name)).collect();
+    let page = read("docs/dependencies.md").replace('\n', " ");
+    let (_, listed) = page.split_once("Only the laboratory needs ").unwrap();
+    let (listed, _) = listed.split_once(';').unwrap();
+    let listed: BTreeSet<String> =
+        listed.replace(" and ", ", ").split(", ").map(str::to_owned).collect();
+    assert_eq!(listed, of("ffs-lab").difference(&others).cloned().collect());
+}
+
+#[test]
 fn every_dependency_of_the_workspace_has_a_user() {
     let offered = dependencies(&read("Cargo.toml"), |section| section == "workspace.dependencies");
     assert!(offered.contains("ffs-core"), "{offered:?}");

@@ -371,9 +371,13 @@ impl Survey {
     /// Fails if a file system of `size` bytes cannot hold the tree.
     pub(super) fn check_fits(&self, options: &NewfsOptions, size: u64) -> Result<(), BuildError> {
         let report = match dry_run(options, size) {
-            Err(AdminError::Size(_)) => {
+            Err(error @ AdminError::Size(_)) => {
                 let (needs, enough) = (self.total() * self.fsize, self.enough(options));
-                return Err(BuildError::TooLittleSpace { size, has: 0, needs, enough });
+                // newfs names the reason for which the size is too large.
+                return Err(match enough.is_some_and(|enough| size < enough) {
+                    true => BuildError::TooLittleSpace { size, has: 0, needs, enough },
+                    false => BuildError::Newfs(error),
+                });
             }
             report => report.map_err(BuildError::Newfs)?,
         };

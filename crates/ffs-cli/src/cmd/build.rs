@@ -14,6 +14,7 @@ use bsdffs::build::{
 };
 use bsdffs::copy::FileId;
 use bsdffs::tar::Input;
+use ffs_admin::AdminError;
 use ffs_admin::newfs::NewfsOptions;
 use ffs_device::BlockDevice;
 use ffs_image::{OpenOptions, is_uri};
@@ -24,7 +25,7 @@ use super::newfs::{How, keep_partitions};
 use super::{Doc, EXIT};
 use crate::bsd::{self, Amount};
 use crate::copying::{CopyProgress, JsonCounts, warn_of_losses};
-use crate::fail::{Failure, Outcome, show};
+use crate::fail::{Failure, Outcome, shell_word, show};
 use crate::output::{self, human};
 use crate::progress::Progress;
 use crate::session::open_with;
@@ -231,6 +232,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let started = Instant::now();
     let (name, path) = (show(args.image.as_bytes()), Path::new(&args.image));
     stdin::refuse_new_image(&args.image)?;
+    check_order(&args)?;
     let device = device_to_fill(&args)?;
     if device.is_none() && (args.fill || args.into) {
         return Err(Failure::new(name, "neither a partition nor a device")
@@ -261,6 +263,33 @@ pub(crate) fn run(args: Args) -> Outcome {
     warn_of_left_out(&built.left_out);
     print_result(&args, &name, &built, started)?;
     Ok(0)
+}
+
+/// Fails if the tree or archive comes first, and the image behind it.
+fn check_order(args: &Args) -> Result<(), Failure> {
+    let Some((last, others)) = args.sources.split_last() else { return Ok(()) };
+    let image = Path::new(&args.image);
+    let is_tree = image.is_dir() || is_archive(image) && !last.exists();
+    if names_partition(&args.image) || !is_tree || last.is_dir() || last == Path::new("-") {
+        return Ok(());
+    }
+    let word = |path: &Path| shell_word(&show(path.as_os_str().as_bytes())).into_owned();
+    let words: Vec<String> = [last.as_path(), image]
+        .into_iter()
+        .chain(others.iter().map(PathBuf::as_path))
+        .map(word)
+        .collect();
+    let what = if image.is_dir() { "a directory" } else { "an archive" };
+    let failure = Failure::usage(format!("{}: {what}; the image comes first", word(image)));
+    Err(failure.hint(format!("write: ffs build {}", words.join(" "))))
+}
+
+/// Whether there is a file with a name of an archive.
+fn is_archive(path: &Path) -> bool {
+    const ENDINGS: [&str; 5] = [".tar", ".tgz", ".txz", ".tzst", ".tbz"];
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    let named = ENDINGS.iter().any(|ending| name.ends_with(ending)) || name.contains(".tar.");
+    named && path.is_file()
 }
 
 /// The size that `--size` gives, in bytes.
@@ -306,13 +335,14 @@ pub(crate) fn build_failure(name: &str, error: &BuildError) -> Failure {
             });
             failure.hint(format!("{enough}omit --size to make it fit"))
         }
-        BuildError::NoSizeFits => failure.hint("give a size with --size"),
+        BuildError::NoSizeFits => failure.hint("give a size with --size, or a smaller --free"),
         BuildError::SizeNeeded => failure.hint("give --size"),
         BuildError::Missing { .. } => {
             failure.hint("add the file to the tree, complete its line, or mark the line optional")
         }
         BuildError::Cancelled => Failure::interrupted(),
         BuildError::Tunefs(error) => Failure::admin(name, error),
+        BuildError::Newfs(AdminError::Option { .. }) => Failure::usage(failure.text),
         BuildError::Mount(ffs_core::Error::Format(error)) => failure.advised(error, name),
         BuildError::Copy(error) => {
             let failure = match error.kind() {

@@ -4,6 +4,10 @@
 mod large;
 mod power;
 mod snapshot;
+#[cfg(feature = "lab")]
+mod study;
+#[cfg(not(feature = "lab"))]
+#[path = "demo/study_elsewhere.rs"]
 mod study;
 
 use std::fs;
@@ -268,13 +272,14 @@ impl Demo {
         let started = Instant::now();
         writeln!(out, "Study:  the paper's benchmarks, small, on a simulated machine of 2002")?;
         if let Some(why) = study::left_out() {
-            writeln!(out, "        are left out here: {why} of memory, which is not there.")?;
+            writeln!(out, "        are left out here: {why}.")?;
             return Ok(());
         }
         let runs = study::runs();
-        writeln!(out, "        in virtual time: {runs} runs, every combination of switches.\n")?;
+        let count = runs.map(|runs| format!(": {runs} runs")).unwrap_or_default();
+        writeln!(out, "        in virtual time{count}, every combination of switches.\n")?;
         study::run(dir)?;
-        self.step("the paper's study, small", Some(runs), None, started);
+        self.step("the paper's study, small", runs, None, started);
         Ok(())
     }
 

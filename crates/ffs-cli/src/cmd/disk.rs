@@ -442,7 +442,10 @@ fn failure(name: &str, error: &DiskError) -> Failure {
         DiskError::BootCodeTooLong { most, .. } if *most == MAX_PMBR as u64 => {
             failure.hint("--pmbr is for the first sector; a longer program is one for --gptboot")
         }
-        DiskError::BadLabel(_) | DiskError::SameLabel(_) => failure.hint("choose another LABEL"),
+        DiskError::BadLabel(_) | DiskError::SameLabel(_) => {
+            Failure::usage(failure.text).hint("choose another LABEL")
+        }
+        DiskError::NotWholeSectors { .. } => Failure::usage(failure.text),
         DiskError::ContentTooLong { .. } => failure.hint("give a larger SIZE, or omit it"),
         _ => failure,
     }

@@ -12,7 +12,7 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use bsdffs::copy::READ_SIZE;
 use ffs_core::{Attr, Error, FileType, SetAttr, Vnode, WriteMode};
@@ -47,7 +47,9 @@ pub(crate) const DOC: Doc = Doc {
 /// The editor is -e, or $VISUAL, or $EDITOR, or vi. It gets a copy of the file. When it exits
 /// with status 0 and the copy has changed, the content is written back in place: owner, mode,
 /// flags, attributes and other names of the file stay. The image is not locked meanwhile; if
-/// the file has changed in the image, your text is kept on the host instead.
+/// the file has changed in the image, your text is kept on the host instead. In a script of
+/// `ffs shell` on standard input, the editor reads from the terminal, if there is one, and not the
+/// script.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The editor, with its options
@@ -151,8 +153,9 @@ fn edit(args: &Args, copy: &Path) -> Result<(), Failure> {
     command.push(" \"$@\"");
     // ^C and ^\ are for the editor. A handler, unlike a signal that is ignored, is not inherited.
     let ended = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]).and_then(|signals| {
-        let child = Command::new("sh").arg("-c").arg(command).arg(&editor).arg(copy).spawn();
-        wait(child?, signals)
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(command).arg(&editor).arg(copy).stdin(input());
+        wait(shell.spawn()?, signals)
     });
     let (status, interrupted) = ended.map_err(|error| Failure::host(Path::new("sh"), &error))?;
     if interrupted {
@@ -163,6 +166,16 @@ fn edit(args: &Args, copy: &Path) -> Result<(), Failure> {
     }
     let failure = Failure::new(show(editor.as_bytes()), format!("ended with {status}"));
     Err(failure.hint("nothing was changed"))
+}
+
+/// Standard input of the editor: that of `ffs`, or the terminal if that is a script of `ffs shell`,
+/// whose commands are not for the editor.
+fn input() -> Stdio {
+    if !super::shell::script_is_on_stdin() {
+        return Stdio::inherit();
+    }
+    // Without a terminal the editor has no input.
+    fs::File::open("/dev/tty").map_or_else(|_| Stdio::null(), Stdio::from)
 }
 
 /// Waits for the editor, in another thread: the caller may have blocked SIGCHLD. SIGTERM and SIGHUP

@@ -2,6 +2,8 @@
 
 mod expression;
 mod parse;
+mod printf;
+mod words;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -10,16 +12,18 @@ use std::time::SystemTime;
 
 use ffs_core::FileType;
 
-use self::expression::{Action, Expression, Found, link_text};
+use self::expression::{Action, Expression, Found};
+use self::parse::Context;
+use self::printf::link_text;
 use super::{Doc, EXIT};
-use crate::current;
 use crate::fail::{Failure, Outcome};
 use crate::namei::Last;
 use crate::output::{self, JsonFile};
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
 use crate::spec::{ImagePath, image_path};
-use crate::walk::{Next, Step, Visit, walk};
+use crate::walk::{Next, Step, Visit, walk_with};
+use crate::{changes, current};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -34,6 +38,8 @@ pub(crate) const DOC: Doc = Doc {
         ),
         ("ffs find disk.img:/tmp -mindepth 1 -mtime +7 -delete", "remove what is old"),
         ("ffs find disk.img -nouser -o -nogroup", "files of no known owner or group"),
+        ("ffs find disk.img -type f -printf '%s %p\\n' | sort -n", "files by size"),
+        ("ffs find -L disk.img:/etc -type l", "links that lead to nothing"),
         ("ffs find disk.img -path /usr/obj -prune -o -type l -print", "all links but in one tree"),
     ],
     exit: EXIT,
@@ -45,30 +51,61 @@ pub(crate) const DOC: Doc = Doc {
 /// Find files in an image.
 ///
 /// The expression is that of find(1). Tests: -name, -path and -lname PATTERN, -iname, -ipath and
-/// -ilname (-lname is the text of a symbolic link); -regex and -iregex REGEX (extended, for the
-/// whole path); -type [bcdflps] (several with commas: f,l); -size N[ckMGTP] (without a unit blocks
-/// of 512 bytes, rounded up); -mtime, -atime, -ctime and -Btime N[smhdw] (without a unit days,
-/// rounded up); -mmin, -amin, -cmin and -Bmin N; -newer FILE, -newerXY FILE (X and Y are a, B, c or
-/// m; with t for Y a time in UTC, such as 2026-01-31 or 2026-01-31T09:00:00); -user, -group, -uid
-/// and -gid ID; -nouser and -nogroup; -perm [-|+|/]MODE (octal, or as u+w,g=r); -flags [-|+]FLAGS;
-/// -links N; -inum N; -samefile FILE; -empty; -true and -false. N is exact, +N more, -N less.
+/// -ilname (-lname is the text of a symbolic link); -regex and -iregex REGEX (for the whole path);
+/// -type [bcdflps] (several with commas: f,l); -size N[ckMGTP] (without a unit blocks of 512 bytes,
+/// rounded up); -mtime, -atime, -ctime and -Btime N[smhdw] (without a unit days, rounded up);
+/// -mmin, -amin, -cmin and -Bmin N; -newer FILE, -newerXY FILE (X and Y are a, B, c or m; with t
+/// for Y a time in UTC, such as 2026-01-31 or 2026-01-31T09:00:00); -user, -group, -uid and -gid
+/// ID; -nouser and -nogroup; -perm [-|+|/]MODE (octal, or as u+w,g=r); -flags [-|+]FLAGS; -links N;
+/// -inum N; -depth N; -samefile FILE; -empty; -true and -false. N is exact, +N more, -N less. The
+/// syntax of REGEX is always the extended one of POSIX, as with -E of BSD and -regextype
+/// posix-extended of GNU, which are accepted.
 ///
-/// Actions: -print, -print0, -ls, -delete, -prune, -quit. Without one of the first four, the files
-/// for which the expression is true are printed. Tests are joined by -a (or nothing), -o, ! (or
-/// -not) and parentheses. -maxdepth N, -mindepth N and -depth apply to the whole walk; -delete
-/// implies -depth, and is true for a file that it removed. There is no -exec: print the paths with
-/// --prefix and -print0 for xargs.
+/// Actions: -print, -print0, -printf FORMAT, -ls, -delete, -prune, -quit. Without one of the first
+/// five, the files for which the expression is true are printed. Tests are joined by -a (or
+/// nothing), -o, ! (or -not) and parentheses. -maxdepth N, -mindepth N and -depth apply to the
+/// whole walk; -delete implies -depth, and is true for a file that it removed. An expression is
+/// evaluated from left to right: -delete before a test removes every file. There is no -exec: print
+/// the paths with --prefix and -print0 for xargs. -xdev and -mount change nothing, because no other
+/// file system is mounted in an image.
 ///
-/// Paths are those in the image. Symbolic links are not followed. Owners are numbers, or names of
-/// the image's own passwd and group files; an image without such a file has the names of the host.
+/// FORMAT has GNU's directives %p %P %H %f %h (path, the path below the argument, the argument,
+/// last name, directory), %d (depth), %s %b %k (size; space in blocks of 512 and of 1024 bytes), %m
+/// %M (mode), %u %U %g %G (owner, group; by name or number), %i %n (inode, links), %l (text of a
+/// link), %y (type), %a %c %t (times) and %Ak %Bk %Ck %Tk (k is @, +, or a letter of strftime(3);
+/// in UTC), with flags, width and precision, and the escapes \n \t \0 \NNN \c and others.
+///
+/// Paths are those in the image. Owners are numbers, or names of the image's own /etc/passwd and
+/// /etc/group; the names of the host are not used. -nouser and -nogroup need these files.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Print JSON, one object a line
+    /// Print JSON, one object a line; for -delete as `ffs rm --json`
     #[arg(long)]
     json: bool,
     /// Print IMAGE:/PATH, the form that the commands of ffs take
     #[arg(long, conflicts_with = "json")]
     prefix: bool,
+    /// Do not follow symbolic links (the default)
+    #[arg(short = 'P', overrides_with_all = ["follow", "follow_first"])]
+    physical: bool,
+    /// Follow the symbolic links that are arguments
+    #[arg(short = 'H', overrides_with_all = ["follow", "physical"])]
+    follow_first: bool,
+    /// Follow all symbolic links inside the image: tests are for what they lead to
+    #[arg(short = 'L', overrides_with_all = ["follow_first", "physical"])]
+    follow: bool,
+    /// Extended regular expressions (always so)
+    #[arg(short = 'E')]
+    extended: bool,
+    /// As -depth: directories after what is in them
+    #[arg(short = 'd')]
+    depth: bool,
+    /// The names of a directory in their order (always so)
+    #[arg(short = 's')]
+    sorted: bool,
+    /// Do not enter other file systems (an image has none)
+    #[arg(short = 'x')]
+    one_file_system: bool,
     /// IMAGE[@N][:/path], and then an expression
     #[arg(
         required = true,
@@ -77,6 +114,13 @@ pub(crate) struct Args {
         allow_hyphen_values = true
     )]
     words: Vec<OsString>,
+}
+
+impl Args {
+    /// Whether a symbolic link that is an argument is followed.
+    fn follows_first(&self) -> bool {
+        self.follow || self.follow_first
+    }
 }
 
 pub(crate) fn run(mut args: Args) -> Outcome {
@@ -94,7 +138,16 @@ pub(crate) fn run(mut args: Args) -> Outcome {
     if args.words.is_empty() {
         return Err(Failure::usage("an IMAGE or IMAGE:/PATH is needed before the expression"));
     }
-    let deletes = parse::deletes(&words);
+    if args.json && words::has(&words, "-printf") {
+        return Err(Failure::usage("-printf: it cannot be used with --json"));
+    }
+    let deletes = words::has(&words, "-delete");
+    if words::deletes_before_tests(&words) {
+        output::warn(
+            "-delete comes before the tests and removes every file that it gets; write it behind \
+             them, or -nowarn",
+        );
+    }
     let mut out = output::stdout();
     for arg in &args.words {
         let place = image_path(arg)?;
@@ -103,10 +156,13 @@ pub(crate) fn run(mut args: Args) -> Outcome {
             false => Session::read_at(&place, AtEnd::Root)?,
         };
         let now = ffs_device::Timestamp::from(SystemTime::now());
-        let result = parse::parse(&words, &session, now.secs).and_then(|expression| {
-            let prefix = args.prefix.then(|| prefix(&spec));
+        let follow = args.follows_first();
+        let (now, depth_first) = (now.secs, args.depth);
+        let context = Context { session: &session, now, follow, depth_first };
+        let result = parse::parse(&words, context).and_then(|expression| {
+            let prefix = if args.prefix { prefix(&spec) } else { Vec::new() };
             let (session, out) = (&session, &mut out);
-            let mut find = Find { session, json: args.json, prefix, out, quit: false };
+            let mut find = Find { session, args: &args, prefix, out, quit: false };
             find.tree(&spec.path, &expression)?;
             Ok(find.quit)
         });
@@ -130,17 +186,23 @@ fn prefix(place: &ImagePath) -> Vec<u8> {
 
 struct Find<'a, W: Write> {
     session: &'a Session,
-    json: bool,
+    args: &'a Args,
     /// What precedes each path.
-    prefix: Option<Vec<u8>>,
+    prefix: Vec<u8>,
     out: &'a mut W,
     quit: bool,
 }
 
 impl<W: Write> Find<'_, W> {
     fn tree(&mut self, path: &[u8], expression: &Expression) -> Result<(), Failure> {
-        let root = self.session.find(path, Last::Keep)?;
-        walk(self.session, path, root, &mut |step| {
+        let follow = self.args.follows_first();
+        let behind = if follow { self.session.find_opt(path, Last::Follow)? } else { None };
+        let root = match behind {
+            Some(root) => root,
+            None => self.session.find(path, Last::Keep)?,
+        };
+        let start = path;
+        walk_with(self.session, path, root, self.args.follow, &mut |step| {
             let (visit, before) = match &step {
                 Step::Before(visit) => (visit, true),
                 Step::After(visit) => (visit, false),
@@ -151,7 +213,7 @@ impl<W: Write> Find<'_, W> {
             let now = if expression.depth_first && is_dir && deeper { !before } else { before };
             let mut enter = deeper;
             if now && visit.depth >= expression.min_depth {
-                enter &= self.file(visit, expression)?;
+                enter &= self.file(visit, expression, start)?;
             }
             Ok(match (self.quit, enter) {
                 (true, _) => Next::Stop,
@@ -163,8 +225,14 @@ impl<W: Write> Find<'_, W> {
 
     /// Evaluates the expression for a file. Returns whether a directory may be entered; `-quit`
     /// sets [`Find::quit`].
-    fn file(&mut self, visit: &Visit<'_>, expression: &Expression) -> Result<bool, Failure> {
-        let mut found = Found { session: self.session, visit, actions: Vec::new(), quit: false };
+    fn file(
+        &mut self,
+        visit: &Visit<'_>,
+        expression: &Expression,
+        start: &[u8],
+    ) -> Result<bool, Failure> {
+        let (session, follow) = (self.session, self.args.follows_first());
+        let mut found = Found { session, visit, follow, actions: Vec::new(), quit: false };
         let holds = expression.root.holds(&mut found)?;
         self.quit = found.quit;
         let mut actions = found.actions;
@@ -177,10 +245,17 @@ impl<W: Write> Find<'_, W> {
                 Action::Prune => enter = expression.depth_first,
                 // They are done when the expression is evaluated.
                 Action::Quit | Action::Delete => {}
-                _ if self.json => self.print_json(visit)?,
+                Action::Removed(before) if self.args.json => {
+                    changes::removed(self.out, visit.path, &before)?;
+                }
+                Action::Removed(_) => {}
+                _ if self.args.json => self.print_json(visit)?,
                 Action::Print => self.print(visit, b"\n")?,
+                Action::Printf(format) => {
+                    format.print(self.out, session, visit, (start, &self.prefix))?;
+                }
                 Action::Print0 => {
-                    self.out.write_all(self.prefix.as_deref().unwrap_or_default())?;
+                    self.out.write_all(&self.prefix)?;
                     self.out.write_all(visit.path)?;
                     self.out.write_all(b"\0")?;
                 }
@@ -191,7 +266,7 @@ impl<W: Write> Find<'_, W> {
     }
 
     fn print(&mut self, visit: &Visit<'_>, end: &[u8]) -> Result<(), Failure> {
-        output::name(self.out, self.prefix.as_deref().unwrap_or_default())?;
+        output::name(self.out, &self.prefix)?;
         output::name(self.out, visit.path)?;
         self.out.write_all(end)?;
         Ok(())

@@ -29,6 +29,9 @@ pub(crate) struct Args {
     dir: Option<PathBuf>,
 }
 
+/// A command whose pages come with another program, `ffs-lab`.
+const ELSEWHERE: Option<&str> = if cfg!(feature = "lab") { None } else { Some("lab") };
+
 /// A page: name, section, text.
 type Page = (String, &'static str, Vec<u8>);
 
@@ -71,7 +74,8 @@ pub(crate) fn run(args: Args, ffs: &CommandLine) -> Outcome {
 /// Every page, `ffs` first. A command's subcommands follow it, each with a page of its own.
 fn pages(ffs: &CommandLine) -> Result<Vec<Page>, Failure> {
     let mut pages = vec![("ffs".to_owned(), "1", page(&ffs.command, ffs, None)?)];
-    for sub in ffs.command.get_subcommands() {
+    let here = |sub: &&Command| ELSEWHERE != Some(sub.get_name());
+    for sub in ffs.command.get_subcommands().filter(here) {
         let doc = (ffs.doc)(sub.get_name());
         let name = (ffs.page_name)(sub.get_name());
         let named = sub.clone().name(name).bin_name(format!("ffs {}", sub.get_name()));

@@ -23,6 +23,10 @@ pub(crate) mod fsck;
 pub(crate) mod getfacl;
 pub(crate) mod growfs;
 pub(crate) mod info;
+#[cfg(feature = "lab")]
+pub(crate) mod lab;
+#[cfg(not(feature = "lab"))]
+#[path = "lab_elsewhere.rs"]
 pub(crate) mod lab;
 pub(crate) mod ln;
 pub(crate) mod ls;

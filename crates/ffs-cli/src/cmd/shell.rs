@@ -65,12 +65,12 @@ pub(crate) const DOC: Doc = Doc {
 /// changes; !COMMAND runs a command of the host. `help` lists all commands, `help COMMAND`
 /// describes one.
 ///
-/// Words are split as in sh, with quotes, also $'a\nb' for a name with a newline; # begins a
-/// comment, so the inode #12 is '#12'. At a
-/// terminal Tab completes commands, options and paths, and the lines are kept in
-/// $XDG_STATE_HOME/ffs/shell_history (or ~/.local/state). Otherwise standard input is a script. The
-/// first command that fails ends a script, with its exit code and a message that has the line; a
-/// minus in front of a command ignores its failure.
+/// Words are split as in sh, with quotes, also $'a\nb' for a name with a newline, with the escapes
+/// of bash; # begins a comment, so the inode #12 is '#12'. At a terminal Tab completes commands,
+/// options and paths, and the lines are kept in $XDG_STATE_HOME/ffs/shell_history (or
+/// ~/.local/state). Otherwise standard input is a script. The first command that fails ends a
+/// script, with its exit code and a message that has the line; a minus in front of a command
+/// ignores its failure.
 ///
 /// With -w the image is locked. `sync` and the end of the shell return when all changes are on the
 /// image. At a prompt ^C stops the command, and not the shell; it ends a script. If the shell is
@@ -93,6 +93,11 @@ pub(crate) struct Args {
     /// Neither read nor write the history of lines
     #[arg(long)]
     no_history: bool,
+}
+
+/// Whether standard input is the script that runs, of which an editor must get nothing.
+pub(super) fn script_is_on_stdin() -> bool {
+    lines::on_stdin()
 }
 
 /// Where the lines of a shell come from.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use ffs_core::{Error, FileType, SetAttr};
+use ffs_core::{Attr, Error, FileType, SetAttr, Vnode};
 
 use super::{Doc, EXIT};
 use crate::bsd;
@@ -26,7 +26,8 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Change the sizes of files in an image.
 ///
-/// What is added reads as zeros and uses no blocks. A file that does not exist is created.
+/// What is added reads as zeros and uses no blocks. A file that does not exist is created, unless
+/// it cannot have the size.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// IMAGE[@N]:/path, all in one image
@@ -115,9 +116,29 @@ fn change(
     no_create: bool,
     changes: &mut Changes,
 ) -> Result<(), Failure> {
-    let before = session.attr_of(path, Last::Follow);
-    let Some(file) = session.find_or_create(path, !no_create)? else { return Ok(()) };
-    let a = session.ffs.getattr(&file);
+    let (ffs, cred) = (&session.ffs, &session.cred);
+    let (after, before) = match session.find_opt(path, Last::Follow)? {
+        Some(file) => {
+            let before = ffs.getattr(&file);
+            (resize(session, path, &file, size)?, Some(before))
+        }
+        None if no_create => return Ok(()),
+        None => {
+            let (file, dir, name) = session.create(path)?;
+            let after = resize(session, path, &file, size).inspect_err(|_| {
+                drop(file);
+                // The first error is the one to report.
+                let _ = ffs.unlink(cred, &dir, &name);
+            })?;
+            (after, None)
+        }
+    };
+    changes.file(path, before.as_ref(), Some(&after))
+}
+
+/// Gives the file at `path` its new size. Returns the attributes that it has then.
+fn resize(session: &Session, path: &[u8], file: &Vnode, size: NewSize) -> Result<Attr, Failure> {
+    let a = session.ffs.getattr(file);
     let failed = |error| session.failed(path, error);
     match a.kind {
         FileType::Regular => {}
@@ -126,8 +147,7 @@ fn change(
     }
     let size = size.from(a.size).ok_or_else(|| failed(Error::TooBig))?;
     let set = SetAttr { size: Some(size), ..SetAttr::default() };
-    let after = session.ffs.setattr(&session.cred, &file, &set).map_err(failed)?;
-    changes.file(path, before.as_ref(), Some(&after))
+    session.ffs.setattr(&session.cred, file, &set).map_err(failed)
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use clap::ValueEnum;
-use ffs_admin::Volume;
 use ffs_admin::newfs::Optim;
 use ffs_admin::tunefs::{self, TunefsOptions};
+use ffs_admin::{AdminError, Volume};
 use ffs_device::{Clock, SystemClock};
 
 use super::Doc;
@@ -23,11 +23,18 @@ pub(crate) const DOC: Doc = Doc {
         ("ffs tunefs -j enable disk.img", "make a soft-updates journal"),
         ("ffs tunefs -j disable disk.img", "give it up"),
     ],
-    exit: &[("0", "every change was made"), ("1", "none was; the reason is on standard error")],
+    exit: &[
+        ("0", "every change was made"),
+        ("1", "none was; the reason is on standard error"),
+        ("10", "none was: a value is out of range"),
+    ],
     see_also: &["ffs-newfs(8)", "ffs-dumpfs(8)", "ffs-fsck(8)"],
     section: "8",
     usage_code: 2,
 };
+
+/// The exit code of tunefs(8) for a value that is out of range.
+const BAD_VALUE: u8 = 10;
 
 /// Change the settings of a file system that is not mounted.
 ///
@@ -46,10 +53,10 @@ pub(crate) struct Args {
     #[arg(short = 'a', value_name = "SWITCH", value_parser = bsd::switch)]
     acls: Option<bool>,
     /// Most blocks of one file in a cylinder group before it moves on
-    #[arg(short = 'e', value_name = "BLOCKS", value_parser = bsd::number32)]
+    #[arg(short = 'e', value_name = "BLOCKS", value_parser = number32)]
     maxbpg: Option<u32>,
     /// Expected average size of files, bytes
-    #[arg(short = 'f', value_name = "BYTES", value_parser = bsd::number32)]
+    #[arg(short = 'f', value_name = "BYTES", value_parser = number32)]
     avgfilesize: Option<u32>,
     /// gjournal
     #[arg(short = 'J', value_name = "SWITCH", value_parser = bsd::switch)]
@@ -58,7 +65,7 @@ pub(crate) struct Args {
     #[arg(short = 'j', value_name = "SWITCH", value_parser = bsd::switch)]
     journal: Option<bool>,
     /// Fragments at the head of each group kept for metadata
-    #[arg(short = 'k', value_name = "FRAGMENTS", value_parser = bsd::number32)]
+    #[arg(short = 'k', value_name = "FRAGMENTS", value_parser = number32)]
     metaspace: Option<u32>,
     /// Label of the volume
     #[arg(short = 'L', value_name = "LABEL")]
@@ -67,7 +74,7 @@ pub(crate) struct Args {
     #[arg(short = 'l', value_name = "SWITCH", value_parser = bsd::switch)]
     multilabel: Option<bool>,
     /// Percent of the space kept for root
-    #[arg(short = 'm', value_name = "PERCENT", value_parser = bsd::number32)]
+    #[arg(short = 'm', value_name = "PERCENT", value_parser = number32)]
     minfree: Option<u32>,
     /// NFSv4 access-control lists
     #[arg(short = 'N', value_name = "SWITCH", value_parser = bsd::switch)]
@@ -82,7 +89,7 @@ pub(crate) struct Args {
     #[arg(short = 'S', value_name = "BYTES", value_parser = bsd::number)]
     journal_size: Option<u64>,
     /// Expected files in a directory
-    #[arg(short = 's', value_name = "FILES", value_parser = bsd::number32)]
+    #[arg(short = 's', value_name = "FILES", value_parser = number32)]
     avgfpdir: Option<u32>,
     /// Discard freed blocks
     #[arg(short = 't', value_name = "SWITCH", value_parser = bsd::switch)]
@@ -96,6 +103,11 @@ pub(crate) struct Args {
 enum OptimArg {
     Time,
     Space,
+}
+
+/// A number. One that does not fit is larger than every setting may be, as `u32::MAX` is.
+fn number32(text: &str) -> Result<u32, String> {
+    bsd::number(text).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -127,7 +139,10 @@ pub(crate) fn run(args: Args) -> Outcome {
         let text = "nothing to change: show the settings with -p, or see --help";
         return Err(Failure::usage(text));
     }
-    let fail = |error: ffs_admin::AdminError| Failure::admin(&name, &error);
+    let fail = |error: AdminError| match error {
+        AdminError::Option { .. } => Failure::admin(&name, &error).code(BAD_VALUE),
+        _ => Failure::admin(&name, &error),
+    };
     let mut out = output::stdout();
     if args.print {
         let opened = session::open(&args.image, false)?;

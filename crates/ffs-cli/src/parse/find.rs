@@ -33,6 +33,15 @@ impl Number {
     }
 }
 
+/// Which of the times of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    Access,
+    Modification,
+    Change,
+    Birth,
+}
+
 /// How bits are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bits {

@@ -1,7 +1,7 @@
 //! A line of `ffs shell`: its words, and the word that completion replaces.
 //!
-//! Words are split as in sh. `$'...'` is a quote with the escapes of C, as in bash and
-//! POSIX.1-2024, for names with control characters and bytes that are not UTF-8.
+//! Words are split as in sh. `$'...'` is a quote with the escapes of bash, which are those of
+//! POSIX.1-2024 and more, for names with control characters and bytes that are not UTF-8.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -62,12 +62,7 @@ fn without_escapes(line: &[u8]) -> Option<Vec<u8>> {
             (b'$', None) if after.starts_with(b"'") => {
                 rest = &after[1..];
                 out.push(b'\'');
-                while let Some(byte) = escaped(&mut rest)? {
-                    match byte {
-                        b'\'' => out.extend(br"'\''"),
-                        byte => out.push(byte),
-                    }
-                }
+                while escaped(&mut rest, &mut out)? {}
                 out.push(b'\'');
             }
             (b'#', None) if !in_word => {
@@ -96,34 +91,100 @@ fn without_escapes(line: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The next byte of the text of `$'...'`, and none after its end; `None` if that is missing.
-fn escaped(rest: &mut &[u8]) -> Option<Option<u8>> {
-    let (first, after) = rest.split_first()?;
+/// Appends the next piece of the text of `$'...'` to `out`, which is in single quotes. Returns
+/// false at the end of the text; `None` if that is missing, or a number is that of no letter.
+///
+/// The escapes are those of bash. A backslash in front of any other letter is itself.
+fn escaped(rest: &mut &[u8], out: &mut Vec<u8>) -> Option<bool> {
+    let (&first, after) = rest.split_first()?;
     *rest = after;
-    match first {
-        b'\'' => return Some(None),
-        b'\\' => {}
-        byte => return Some(Some(*byte)),
-    }
-    let (letter, after) = rest.split_first()?;
-    *rest = after;
-    Some(Some(match letter {
-        b'n' => b'\n',
-        b't' => b'\t',
-        b'r' => b'\r',
-        b'a' => 0x07,
-        b'b' => 0x08,
-        b'e' => 0x1b,
-        b'f' => 0x0c,
-        b'v' => 0x0b,
-        b'x' => {
-            let digits = after.get(..2).and_then(|two| std::str::from_utf8(two).ok())?;
-            *rest = &after[2..];
-            u8::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?
+    let byte = match first {
+        b'\'' => return Some(false),
+        b'\\' => {
+            let (&letter, after) = rest.split_first()?;
+            *rest = after;
+            match letter {
+                b'n' => b'\n',
+                b't' => b'\t',
+                b'r' => b'\r',
+                b'a' => 0x07,
+                b'b' => 0x08,
+                b'e' | b'E' => 0x1b,
+                b'f' => 0x0c,
+                b'v' => 0x0b,
+                b'\\' | b'\'' | b'"' | b'?' => letter,
+                b'0'..=b'7' => {
+                    let (more, digits) = number(rest, 8, 2).unwrap_or_default();
+                    let above = u32::from(letter - b'0') << (3 * digits);
+                    ((above | more) & 0xff) as u8
+                }
+                b'c' if !rest.starts_with(b"'") => control(rest, out)?,
+                b'x' | b'u' | b'U' => return numbered(letter, rest, out),
+                _ => {
+                    out.push(b'\\');
+                    letter
+                }
+            }
         }
-        b'\\' | b'\'' | b'"' | b'?' => *letter,
-        _ => return None,
-    }))
+        byte => byte,
+    };
+    quote(out, &[byte]);
+    Some(true)
+}
+
+/// The control character that `\c` and a letter stand for. A backslash is a letter as `\\`.
+fn control(rest: &mut &[u8], out: &mut Vec<u8>) -> Option<u8> {
+    let (&letter, after) = rest.split_first()?;
+    *rest = after;
+    match letter {
+        b'?' => Some(0x7f),
+        b'\\' => {
+            let (&next, after) = rest.split_first()?;
+            *rest = after;
+            if next == b'\\' {
+                return Some(0x1c);
+            }
+            out.push(0x1c);
+            Some(next)
+        }
+        letter => Some(letter & 0x1f),
+    }
+}
+
+/// Appends what `\x` and a byte, or `\u` or `\U` and a letter's number, stand for.
+fn numbered(letter: u8, rest: &mut &[u8], out: &mut Vec<u8>) -> Option<bool> {
+    let most = match letter {
+        b'x' => 2,
+        b'u' => 4,
+        _ => 8,
+    };
+    match number(rest, 16, most) {
+        None => out.extend([b'\\', letter]),
+        Some((byte, _)) if letter == b'x' => quote(out, &[byte as u8]),
+        Some((number, _)) => {
+            quote(out, char::from_u32(number)?.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+    }
+    Some(true)
+}
+
+/// A number of at most `most` digits at the beginning of `rest`, and how many it has.
+fn number(rest: &mut &[u8], radix: u32, most: usize) -> Option<(u32, usize)> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(radix);
+    let digits: Vec<u32> = rest.iter().take(most).map_while(digit).collect();
+    *rest = &rest[digits.len()..];
+    let value = digits.iter().fold(0, |sum, digit| sum * radix + digit);
+    (!digits.is_empty()).then_some((value, digits.len()))
+}
+
+/// Appends bytes to a text in single quotes.
+fn quote(out: &mut Vec<u8>, bytes: &[u8]) {
+    for byte in bytes {
+        match byte {
+            b'\'' => out.extend(br"'\''"),
+            byte => out.push(*byte),
+        }
+    }
 }
 
 /// Where the last word of `text` begins; the end, if a space precedes it.
@@ -280,8 +341,27 @@ mod tests {
         ] {
             assert_eq!(split(line).unwrap(), words, "{}", line.escape_ascii());
         }
-        for bad in [&br"ls $'a"[..], br"ls $'\x4'", br"ls $'\q'", br"ls $'\x+1'", br"ls $'\"] {
+        for bad in [&br"ls $'a"[..], br"ls $'\", br"ls $'\c", br"ls $'\x", br"ls $'\uD800'"] {
             assert_eq!(split(bad), None, "{}", bad.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn escapes_are_those_of_bash() {
+        for (quoted, word) in [
+            (&br"\141\60\7a\1411"[..], &b"a0\x07aa1"[..]),
+            (br"\777\400x\8", b"\xff\0x\\8"),
+            (br"\x61\x6g\x616\xg", b"a\x06ga6\\xg"),
+            (br"\u00e9\ue9\u20ac1\U0001f600\u", "\u{e9}\u{e9}\u{20ac}1\u{1f600}\\u".as_bytes()),
+            (br"\c\\1\c\'2\c", b"\x1c1\x1c'2\\c"),
+            (br"\e\E\cA\c?\q\'\x27\u27", b"\x1b\x1b\x01\x7f\\q'''"),
+        ] {
+            let line = [b"$'", quoted, b"'"].concat();
+            assert_eq!(split(&line).unwrap(), [word], "{}", line.escape_ascii());
+        }
+        // A name of a file has no NUL.
+        for bad in [&br"ls $'\0'"[..], br"ls $'\x00'", br"ls $'\u0'", br"ls $'a\400'"] {
+            assert_eq!(parse(bad), Err("the line has a NUL"), "{}", bad.escape_ascii());
         }
     }
 }

@@ -13,4 +13,5 @@ pub(crate) mod line;
 pub(crate) mod mode;
 pub(crate) mod number;
 pub(crate) mod pattern;
+pub(crate) mod printf;
 pub(crate) mod quota;

@@ -262,13 +262,13 @@ fn mistakes_are_named_and_leave_no_image() {
     fails(&["disk", "create", "--ufs", "rootfs", &image], 64, "no source");
     fails(&["disk", "create", "--ufs", &ufs(""), &image], 64, "no label");
     let label = ufs(&"l".repeat(37));
-    fails(&["disk", "create", "--ufs", &label, &image], 1, "1 to 36 characters");
+    fails(&["disk", "create", "--ufs", &label, &image], 64, "1 to 36 characters");
     fails(
         &["disk", "create", "--swap", "8m", "--ufs", &ufs("swapfs"), &image],
-        1,
+        64,
         "two partitions",
     );
-    fails(&["disk", "create", "--swap", "0", &image], 1, "not one or more sectors");
+    fails(&["disk", "create", "--swap", "0", &image], 64, "not one or more sectors");
     fails(&["disk", "create", "--size", "9000p", &image], 1, "larger than a file can be");
     fails(&["disk", "create", "--free", "9000p", "--ufs", &ufs("r"), &image], 1, "no size");
     let both = ["disk", "create", "--ufs", "a=-", "--ufs", "b=-", &image];

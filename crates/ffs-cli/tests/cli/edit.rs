@@ -4,7 +4,8 @@ use crate::common::{Dir, ffs, fsck_clean, ok, text};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
+use std::time::Duration;
 
 /// Runs `ffs edit` with an editor that is a shell script; `$1` is the file to edit.
 fn edit(d: &Dir, path: &str, script: &str) -> Output {
@@ -125,3 +126,80 @@ fn a_signal_ends_the_editor_and_names_the_text() {
     assert_eq!(fs::read(&copy).unwrap(), b"new\n");
     assert_eq!(ok(&["cat", &path]), "hostname=old\n");
 }
+
+#[test]
+fn an_editor_ends_also_if_the_caller_has_blocked_its_signal() {
+    let d = Dir::new();
+    let (_, path) = prepared(&d);
+    let program = assert_cmd::cargo::cargo_bin("ffs");
+    let blocked = "--block-signal=CHLD";
+    if !Command::new("env").args([blocked, "true"]).status().is_ok_and(|status| status.success()) {
+        return println!("skipped: no env(1) with --block-signal");
+    }
+    let mut command = assert_cmd::Command::new("env");
+    command.arg(blocked).arg(program).args(["edit", "-e", "echo new >", &path]);
+    let done = command.timeout(Duration::from_secs(60)).output().unwrap();
+    assert!(done.status.success(), "{}", text(&done));
+    assert_eq!(ok(&["cat", &path]), "new\n");
+}
+
+/// Runs a script of `ffs shell` on standard input, in a session without a terminal, or with one.
+fn script(command: &str, args: &[&str], script: &str) -> Option<Output> {
+    let program = assert_cmd::cargo::cargo_bin("ffs");
+    let found = Command::new(command).arg("--version").output();
+    if !found.is_ok_and(|output| output.status.success()) {
+        println!("skipped: no {command}");
+        return None;
+    }
+    let mut command = assert_cmd::Command::new(command);
+    command.args(args).arg(program).env_remove("VISUAL").env("EDITOR", "sh -c 'cat > \"$1\"' -");
+    Some(command.write_stdin(script).timeout(Duration::from_secs(60)).output().unwrap())
+}
+
+#[test]
+fn an_editor_does_not_read_the_script_that_runs_it() {
+    let d = Dir::new();
+    let (image, path) = prepared(&d);
+    let place = format!("exec \"$0\" shell -w '{image}' -f -");
+    let lines = "edit rc.conf\nmkdir /after\n";
+    let Some(done) = script("setsid", &["-w", "sh", "-c", &place], lines) else { return };
+    assert!(done.status.success(), "{}", text(&done));
+    assert_eq!(ok(&["cat", &path]), "", "the editor had no input");
+    assert_eq!(ok(&["ls", &image]), "after\nrc.conf\n");
+    let place = format!("exec \"$0\" shell -w '{image}' -f /dev/stdin");
+    let lines = "edit rc.conf\nrmdir /after\nmkdir /after\n";
+    let done = script("setsid", &["-w", "sh", "-c", &place], lines).unwrap();
+    assert!(done.status.success() && ok(&["cat", &path]).is_empty(), "{}", text(&done));
+    // The input of a command that is no script is that of its editor.
+    let mut alone = ffs();
+    alone.args(["edit", "-e", "cat >", &path]).write_stdin("from a pipe\n");
+    assert!(alone.output().unwrap().status.success());
+    assert_eq!(ok(&["cat", &path]), "from a pipe\n");
+    // With a terminal, the editor reads from that.
+    let driver = d.file("driver.py", TERMINAL.as_bytes());
+    let words = [&*driver, &image];
+    let Some(done) = script("python3", &words, "") else { return };
+    assert!(done.status.success(), "{}", text(&done));
+    assert_eq!(ok(&["cat", &path]), "from the terminal\n");
+    assert_eq!(ok(&["ls", &image]), "after\nlater\nrc.conf\n");
+}
+
+/// Runs a script of the shell with a terminal, on which a line is typed for the editor.
+const TERMINAL: &str = r#"
+import os, pty, sys
+out, into = os.pipe()
+os.write(into, b"edit rc.conf\nmkdir /later\n")
+os.close(into)
+pid, terminal = pty.fork()
+if pid == 0:
+    os.dup2(out, 0)
+    os.execv(sys.argv[2], [sys.argv[2], "shell", "-w", sys.argv[1], "-f", "-"])
+os.close(out)
+os.write(terminal, b"from the terminal\n\x04")
+try:
+    while os.read(terminal, 4096):
+        pass
+except OSError:
+    pass
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"#;

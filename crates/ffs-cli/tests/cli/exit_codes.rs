@@ -3,6 +3,40 @@
 
 use crate::common::{Dir, fails, ffs, ok};
 
+/// Values that are out of range, with the exit codes.
+const VALUES: &[(&str, i32)] = &[
+    ("tunefs -m 200 IMAGE", 10),
+    ("tunefs -m 5000000000 IMAGE", 10),
+    ("tunefs -e 0 IMAGE", 10),
+    ("tunefs -f 5000000000 IMAGE", 10),
+    ("tunefs -k 5000000000 IMAGE", 10),
+    ("tunefs -s 5000000000 IMAGE", 10),
+    ("tunefs -L bad/label IMAGE", 10),
+    ("tunefs -j enable -S 1 IMAGE", 10),
+    ("newfs -m 200 -s 16m NONE", 1),
+    ("dump -b 0 -0 -f NONE IMAGE", 1),
+    ("growfs -s 17000p IMAGE", 1),
+    ("build -m 200 NONE TREE", 64),
+    ("build -b 1000 NONE TREE", 64),
+    ("build -i 0 NONE TREE", 64),
+    ("build -S 100 NONE TREE", 64),
+    ("build --size 17000p NONE TREE", 64),
+    ("disk create -m 200 --ufs root=TREE NONE", 64),
+    ("disk create --swap 0 NONE", 64),
+    ("find IMAGE -maxdepth -1", 64),
+    ("find IMAGE -uid 99999999999999999999", 64),
+    ("find IMAGE -printf %99999p", 64),
+    ("truncate -s 17000p IMAGE:/x", 64),
+    ("chmod 99999 IMAGE:/", 64),
+    ("touch -t 200213010000 IMAGE:/x", 64),
+    ("tree -L -1 IMAGE", 64),
+    ("du -d -1 IMAGE", 64),
+    // Values that the volume forbids.
+    ("truncate -s 9000p IMAGE:/x", 1),
+    ("build --size 64k NONE TREE", 1),
+    ("debug owner IMAGE 99999999", 1),
+];
+
 #[test]
 fn a_command_that_finds_its_command_line_wrong_has_the_code_of_a_wrong_option() {
     let d = Dir::new();
@@ -32,6 +66,11 @@ fn a_command_that_finds_its_command_line_wrong_has_the_code_of_a_wrong_option() 
         (&["restore", "--json", "-x", "-f", &none], 1),
     ] {
         fails(args, code, "");
+    }
+    for (args, code) in VALUES {
+        let args = args.replace("IMAGE", &image).replace("NONE", &none).replace("TREE", &d.str(""));
+        fails(&args.split(' ').collect::<Vec<_>>(), *code, "");
+        assert!(!d.path("none").exists(), "{args}");
     }
     let dump =
         ffs().args(["dump", "-0", "-f", &none, &image]).env("SOURCE_DATE_EPOCH", "x").output();

@@ -72,6 +72,32 @@ fn swapped_words_are_answered_with_the_line_to_type() {
 }
 
 #[test]
+fn a_tree_in_front_of_its_image_is_answered_with_the_line_to_type() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    fs::create_dir(d.path("my tree")).unwrap();
+    fs::write(d.path("base.tar.gz"), b"x").unwrap();
+    let (tree, new, archive) = (d.str("my tree"), d.str("new.img"), d.str("base.tar.gz"));
+    for (args, line) in [
+        (&[&*tree, &*new][..], format!("write: ffs build {new} '{tree}'")),
+        (&[&tree, &image], format!("write: ffs build {image} '{tree}'")),
+        (&["-O", "1", &archive, &new], format!("write: ffs build {new} {archive}")),
+        (&[&archive, &tree, &new], format!("write: ffs build {new} {archive} '{tree}'")),
+    ] {
+        let shown = fails(&[&["build"], args].concat(), 64, &line);
+        assert!(shown.contains("the image comes first"), "{shown}");
+    }
+    assert!(!d.path("new.img").exists() && d.path("my tree").is_dir());
+    // Another fault has its own message.
+    let none = d.str("none");
+    for args in [&["--force", &image, &none][..], &[&new, &none], &[&tree, &tree]] {
+        let shown = text(&run(&[&["build"], args].concat()));
+        assert!(!shown.contains("the image comes first"), "{shown}");
+    }
+    ok(&["build", &new, &tree]);
+}
+
+#[test]
 fn a_disk_without_partitions_is_refused() {
     let d = Dir::new();
     fails(&["disk", "create", &d.str("e.img")], 64, "--ufs LABEL[:SIZE]=SOURCE");

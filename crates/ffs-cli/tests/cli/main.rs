@@ -27,6 +27,7 @@ mod edit;
 mod exit_codes;
 mod expand;
 mod export;
+mod find;
 mod fixtures;
 mod fsck;
 mod fsck_answers;

@@ -162,7 +162,7 @@ fn settings_change_and_are_shown() {
     assert!(shown.contains("5%") && shown.contains("after"), "{shown}");
     assert_eq!(ok(&["dumpfs", "-l", &image]), "/dev/ufs/after\n");
     assert!(ok(&["dumpfs", "-m", &image]).starts_with("newfs -O 2"));
-    fails(&["tunefs", "-m", "100", &image], 1, "-m");
+    fails(&["tunefs", "-m", "100", &image], 10, "-m");
     fails(&["tunefs", "-n", "perhaps", &image], 2, "enable or disable");
     fails(&["tunefs", &image], 2, "-p");
     fsck_clean(Path::new(&image));

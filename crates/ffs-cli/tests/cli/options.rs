@@ -202,3 +202,35 @@ fn an_atomic_copy_that_ends_early_leaves_the_old_file() {
         fsck_clean(Path::new(&image));
     }
 }
+
+#[test]
+fn a_new_file_that_cannot_have_its_size_is_not_left() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let at = |path: &str| format!("{image}:{path}");
+    ok(&["mkdir", &at("/dir")]);
+    ok(&["ln", "-s", "dir/behind", &at("/link")]);
+    ok(&["cp", &d.file("old", b"old"), &at("/old")]);
+    for path in ["/new", "/link", "/dir/new", "/old"] {
+        fails(&["truncate", "-s", "9000p", &at(path)], 1, "file too large");
+        let printed = run(&["truncate", "--json", "-s", "9000p", &at(path)]).stdout;
+        assert!(printed.is_empty(), "{path}");
+    }
+    // The last block of the file is allocated, for which there must be space.
+    for (size, count) in [(1 << 20, 10), (4096, 300)] {
+        let fill = d.file("fill", &vec![1; size]);
+        let full = (0..count).any(|n| {
+            let target = at(&format!("/dir/{size}-{n}"));
+            !run(&["cp", &fill, &target]).status.success()
+        });
+        assert!(full);
+    }
+    fails(&["truncate", "-s", "1g", &at("/new")], 1, "");
+    let names =
+        ok(&["find", &image, "-name", "new", "-o", "-name", "behind", "-o", "-name", "old"]);
+    assert_eq!(names, "/old\n");
+    assert_eq!(ok(&["cat", &at("/old")]), "old");
+    ok(&["truncate", "-s", "0", &at("/link")]);
+    assert_eq!(ok(&["find", &image, "-name", "behind"]), "/dir/behind\n");
+    fsck_clean(Path::new(&image));
+}

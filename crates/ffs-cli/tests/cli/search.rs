@@ -62,6 +62,8 @@ const EXPRESSIONS: &[&[&str]] = &[
     &["-perm", "/u+x,g=w"],
     &["-type", "f", "-nouser"],
     &["-nogroup"],
+    &["-xdev", "-type", "p"],
+    &["-mount", "-user", "root", "-type", "l"],
 ];
 
 #[test]
@@ -69,6 +71,12 @@ fn the_same_files_are_found_as_by_find_of_the_host() {
     let d = Dir::new();
     let tree = d.path("tree");
     make_tree(&tree);
+    // The owners without a name are those that the image's own files lack.
+    std::fs::create_dir(tree.join("etc")).unwrap();
+    for file in ["passwd", "group"] {
+        let copied = std::fs::copy(Path::new("/etc").join(file), tree.join("etc").join(file));
+        copied.unwrap();
+    }
     let image = d.str("a.img");
     ok(&["build", &image, tree.to_str().unwrap()]);
     let newer = std::fs::read_dir(&tree).unwrap().next().unwrap().unwrap().file_name();
@@ -145,6 +153,13 @@ fn what_only_bsd_has_is_found_and_printed() {
         (&["!"], "the expression ends too early"),
         (&["-perm", "9"], "a mode such as"),
         (&["-flags", "none"], "flags such as"),
+        (&["-L"], "-L: this option belongs before the image; write: ffs find -L IMAGE"),
+        (&["-follow"], "before the image; write: ffs find -L IMAGE"),
+        (&["-printf", "%p %Q\\n"], "-printf %p %Q\\n: %Q: no such directive"),
+        (&["-printf", "%p\\q"], "\\q: no such escape"),
+        (&["-printf", "%TJ"], "%TJ: no such directive"),
+        (&["-printf"], "its value is missing"),
+        (&["-regextype", "emacs"], "posix-extended, which is the default,"),
         (&["-regex", "("], "an extended regular expression is expected"),
         (&["-newermt", "yesterday"], "is not a time such as"),
         (&["-newerXY", "/f"], "no such test or action"),
@@ -263,15 +278,33 @@ fn files_without_an_owner_are_those_that_the_image_does_not_name() {
     ok(&["chown", "4244:4245", &at("/mine")]);
     ok(&["chown", "4246:4247", &at("/lost")]);
     let find = |words: &[&str]| ok(&[&["find", &image, "-type", "f"][..], words].concat());
-    // The names of the host: it has root.
-    assert_eq!(find(&["-nouser"]), "/lost\n/mine\n");
+    // The names of the host do not count, or -delete would remove what they do not name.
+    for (word, file, hint) in [
+        ("-nouser", "/etc/passwd", "every user would be unknown; test numbers, as in -uid +1000"),
+        ("-nogroup", "/etc/group", "every group would be unknown; test numbers, as in -gid +1000"),
+    ] {
+        let words = format!("{word}: {image} has no {file}, so that {hint}");
+        fails(&["find", &image, word, "-delete"], 64, &words);
+    }
+    for (word, name, file) in [("-user", "root", "passwd"), ("-group", "daemon", "group")] {
+        let words = format!("{word} {name}: {image} has no /etc/{file} to look the name up in; ");
+        fails(&["find", &image, word, name], 64, &(words + "give a number"));
+    }
+    assert_eq!(find(&["-user", "4244", "-group", "4245"]), "/mine\n");
     ok(&["mkdir", &at("/etc")]);
+    ok(&["cp", &d.file("passwd", b"# no users\n"), &at("/etc/passwd")]);
+    fails(&["find", &image, "-nouser"], 64, &format!("/etc/passwd of {image} names no user"));
     ok(&["cp", &d.file("passwd", b"me:*:4244:4245::0:0:Me:/:/bin/sh\n"), &at("/etc/passwd")]);
     ok(&["cp", &d.file("group", b"us:*:4245:\n"), &at("/etc/group")]);
     let etc = "/etc/group\n/etc/passwd\n";
     assert_eq!(find(&["-nouser"]), format!("{etc}/lost\n/root\n"));
     assert_eq!(find(&["-nogroup"]), format!("{etc}/lost\n/root\n"));
     assert_eq!(find(&["!", "-nouser", "!", "-nogroup"]), "/mine\n");
+    assert_eq!(find(&["-user", "me"]), "/mine\n");
+    let words = format!("-user root: no such user in /etc/passwd of {image}; print the names with");
+    fails(&["find", &image, "-user", "root"], 64, &words);
+    let words = format!("`ffs cat {image}:/etc/group`, or give a number");
+    fails(&["find", &image, "-group", "4245x"], 64, &words);
 }
 
 #[test]

@@ -126,6 +126,8 @@ fn words_are_split_as_in_a_shell() {
     let printed = done(&[&image], &format!("cd '#{inode}'\npwd\ncd ..\nls -d ./'#1'\n"));
     assert_eq!(printed, "/with space\n/#1\n");
     assert_eq!(ok(&["shell", &image, "-c", "cd 'it'\\''s'\npwd"]), "/it's\n");
+    done(&["-w", &image], r"mv 'with space' $'\141\x62\u00e9\U0001f600'");
+    assert_eq!(done(&[&image], "ls -d ab\u{e9}\u{1f600}"), "/ab\u{e9}\u{1f600}\n");
 }
 
 #[test]

@@ -193,3 +193,20 @@ fn members_that_no_volume_can_hold_are_named() {
     assert!(!stderr.contains("not a tar archive"), "{stderr}");
     assert!(!d.path("a.img").exists());
 }
+
+#[test]
+fn a_size_that_is_too_large_is_not_too_small() {
+    let d = Dir::new();
+    let tree = random_tree(&d, "tree", 1, 3, 1000);
+    let image = d.str("a.img");
+    for (options, size, words) in [
+        (&["-O", "1"][..], "5000t", "are more than UFS1 can address"),
+        (&[], "8000p", "too large: even with the largest blocks"),
+    ] {
+        let args = [&["build", "--size", size], options, &[&image, &tree]].concat();
+        let shown = fails(&args, 1, words);
+        assert!(!shown.contains("is enough") && !shown.contains("the tree needs"), "{shown}");
+        assert!(!Path::new(&image).exists());
+    }
+    fails(&["build", "--size", "64k", &image, &tree], 1, "is enough");
+}

@@ -13,12 +13,12 @@ use crate::output;
 pub(super) fn left_out() -> Option<String> {
     let bytes = study::memory_of(&Plan::quick());
     let short = memory::available().is_some_and(|available| available < bytes);
-    short.then(|| format!("it takes {}", output::human(bytes)))
+    short.then(|| format!("it takes {} of memory, which is not there", output::human(bytes)))
 }
 
 /// How many runs the study is.
-pub(super) fn runs() -> u64 {
-    Plan::quick().jobs().len() as u64
+pub(super) fn runs() -> Option<u64> {
+    Some(Plan::quick().jobs().len() as u64)
 }
 
 /// Runs the quick study in `dir`, which must be new, writes its report there and prints the tables.

@@ -1,15 +1,17 @@
 //! The expression of `ffs find`: tests and actions, and their values for a file.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use ffs_core::{Attr, Error, FileFlags, FileType, Ino, Timespec};
 use globset::GlobMatcher;
 use regex::bytes::Regex;
 
+use super::printf::{Format, link_text};
 use crate::fail::Failure;
 use crate::namei::basename;
 use crate::output;
-pub(super) use crate::parse::find::{Bits, Number};
+pub(super) use crate::parse::find::{Bits, Number, Which};
 use crate::session::Session;
 use crate::walk::Visit;
 
@@ -37,10 +39,11 @@ pub(super) enum Node {
 }
 
 /// What is done with a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) enum Action {
     Print,
     Print0,
+    Printf(Rc<Format>),
     Ls,
     /// The directory is not entered.
     Prune,
@@ -48,15 +51,8 @@ pub(super) enum Action {
     Quit,
     /// The file is removed. The value is whether that succeeded.
     Delete,
-}
-
-/// Which of the times of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Which {
-    Access,
-    Modification,
-    Change,
-    Birth,
+    /// It was removed, and had these attributes.
+    Removed(Attr),
 }
 
 impl Which {
@@ -89,6 +85,8 @@ pub(super) enum Test {
     Perm(Bits, u16),
     Flags(Bits, FileFlags),
     Links(Number),
+    /// The directories between the beginning of the search and the file.
+    Depth(Number),
     Inode(Number),
     /// The same inode.
     Same(Ino),
@@ -107,6 +105,8 @@ pub(super) enum Test {
 pub(super) struct Found<'a> {
     pub(super) session: &'a Session,
     pub(super) visit: &'a Visit<'a>,
+    /// The file may be what a symbolic link leads to.
+    pub(super) follow: bool,
     pub(super) actions: Vec<Action>,
     /// The search has ended: nothing more is evaluated.
     pub(super) quit: bool,
@@ -140,7 +140,7 @@ impl Node {
                 Ok(false)
             }
             Node::Action(action) => {
-                found.actions.push(*action);
+                found.actions.push(action.clone());
                 Ok(true)
             }
         }
@@ -149,7 +149,7 @@ impl Node {
 
 impl Found<'_> {
     /// Removes the file. A failure is reported, and the search continues.
-    fn delete(&self) -> Result<bool, Failure> {
+    fn delete(&mut self) -> Result<bool, Failure> {
         let (session, path) = (self.session, self.visit.path);
         // As in find(1), the root stays, and that is no error.
         if self.visit.attr.ino == Ino::ROOT {
@@ -157,25 +157,22 @@ impl Found<'_> {
         }
         let removed = session.find_parent(path).and_then(|(dir, name)| {
             let (ffs, cred) = (&session.ffs, &session.cred);
+            let failed = |error| session.failed(path, error);
+            // Of a symbolic link that was followed, the link is removed.
+            let before = match self.follow {
+                true => ffs.getattr(&ffs.lookup(cred, &dir, &name).map_err(failed)?),
+                false => *self.visit.attr,
+            };
             let removed = match self.visit.attr.kind {
                 FileType::Directory => ffs.rmdir(cred, &dir, &name),
                 _ => ffs.unlink(cred, &dir, &name),
             };
-            removed.map_err(|error| session.failed(path, error))
+            removed.map(|()| before).map_err(failed)
         });
         let is_removed = removed.is_ok();
-        output::report(removed)?;
+        output::report(removed.map(|before| self.actions.push(Action::Removed(before))))?;
         Ok(is_removed)
     }
-}
-
-/// The text of a symbolic link; `None` for another file. An error is reported.
-pub(super) fn link_text(session: &Session, visit: &Visit<'_>) -> Option<Vec<u8>> {
-    if visit.attr.kind != FileType::Symlink {
-        return None;
-    }
-    let text = session.ffs.readlink(visit.file);
-    text.map_err(|error| output::error(session.failed(visit.path, error).text)).ok()
 }
 
 /// `value` in units, rounded up.
@@ -210,6 +207,7 @@ impl Test {
             Test::Perm(bits, wanted) => bits.holds((*wanted).into(), a.perm.into()),
             Test::Flags(bits, wanted) => bits.holds(wanted.bits(), a.flags.bits()),
             Test::Links(number) => number.holds(a.nlink.into()),
+            Test::Depth(number) => number.holds(visit.depth as i128),
             Test::Inode(number) => number.holds(a.ino.0.into()),
             Test::Same(ino) => a.ino == *ino,
             Test::Link(glob) => {

@@ -1,17 +1,22 @@
 //! Reading the expression of `ffs find`: the words after the paths.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
 
 use ffs_core::{Attr, FileType, QuotaType};
 use globset::{GlobBuilder, GlobMatcher};
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::expression::{Action, Expression, Node, Test, Which};
+use super::printf::Format;
+use super::words::{PLAIN, VALUED, newer, takes_value};
 use crate::current;
-use crate::fail::{Failure, show};
+use crate::fail::{Failure, shell_word, show};
 use crate::namei::Last;
-use crate::owner::{id_of, names};
+use crate::owner::{self, names_of};
+use crate::parse::accounts::look_up;
 use crate::parse::find::{DAY, bits, number, size, time};
 use crate::parse::mode::ModeChange;
 use crate::session::Session;
@@ -20,33 +25,44 @@ use bsdffs::flags;
 /// Parentheses and negations in each other at most.
 const DEEPEST: usize = 100;
 
-/// Reads the expression. `session` has the files and the owners that it names; ages are relative
-/// to `now`.
+/// The values of -regextype with which GNU's find reads the syntax that `ffs find` reads.
+const EXTENDED: &[&str] =
+    &["posix-extended", "posix-egrep", "egrep", "posix-awk", "awk", "gnu-awk"];
+
+/// What an expression refers to.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    /// It has the files and the owners that the expression names.
+    pub(super) session: &'a Session,
+    /// Ages are relative to this time.
+    pub(super) now: i64,
+    /// -H or -L: a symbolic link as the value of a test is that to which it leads.
+    pub(super) follow: bool,
+    /// -d: as -depth in the expression.
+    pub(super) depth_first: bool,
+}
+
+/// Reads the expression.
 ///
 /// # Errors
 /// A word is unknown, or its value is wrong.
-pub(super) fn parse(
-    words: &[OsString],
-    session: &Session,
-    now: i64,
-) -> Result<Expression, Failure> {
+pub(super) fn parse(words: &[OsString], context: Context<'_>) -> Result<Expression, Failure> {
     let texts: Vec<String> = words.iter().map(text).collect::<Result<_, _>>()?;
     let mut parser = Parser {
         words: &texts,
         at: 0,
         deep: 0,
-        session,
-        now,
+        context,
         expression: Expression {
             root: Node::Test(Test::Always(true)),
             prints: false,
             max_depth: usize::MAX,
             min_depth: 0,
-            depth_first: false,
+            depth_first: context.depth_first,
             deletes: false,
             prunes: false,
         },
-        named_depth: false,
+        named_depth: context.depth_first,
     };
     if !texts.is_empty() {
         parser.expression.root = parser.any()?;
@@ -72,8 +88,7 @@ struct Parser<'a> {
     words: &'a [String],
     at: usize,
     deep: usize,
-    session: &'a Session,
-    now: i64,
+    context: Context<'a>,
     expression: Expression,
     /// -depth is in the expression.
     named_depth: bool,
@@ -152,24 +167,21 @@ impl Parser<'_> {
     fn file(&self, path: &str) -> Result<Attr, Failure> {
         let inside = current::inside(OsStr::new(path)).map(|(_, path)| path);
         let path = inside.as_deref().unwrap_or(path.as_bytes());
-        let file = self.session.find(path, Last::Keep)?;
-        Ok(self.session.ffs.getattr(&file))
+        let session = self.context.session;
+        let behind = if self.context.follow { session.find_opt(path, Last::Follow)? } else { None };
+        let file = match behind {
+            Some(file) => file,
+            // A link that leads to nothing is the file itself.
+            None => session.find(path, Last::Keep)?,
+        };
+        Ok(session.ffs.getattr(&file))
     }
 
     fn primary(&mut self, word: &str) -> Result<Node, Failure> {
         if let Some(node) = self.without_value(word)? {
             return Ok(node);
         }
-        if ["-exec", "-execdir", "-ok", "-okdir"].contains(&word) {
-            let why = "commands of the host cannot reach the files of an image";
-            let hint = "pipe the paths: ffs find --prefix ... -print0 | xargs -0 ffs COMMAND";
-            return Err(Failure::usage(format!("{word}: {why}")).hint(hint));
-        }
-        if !takes_value(word) {
-            let nearest = ffs_core::nearest(word, VALUED.iter().chain(PLAIN).copied());
-            let hint = ffs_core::suggestion(nearest);
-            return Err(Failure::usage(format!("{word}: no such test or action{hint}")));
-        }
+        check_word(word)?;
         let value = self.value(word)?;
         let wrong = |expected: &str| {
             Failure::usage(format!("{word} {}: {expected} is expected", show(value.as_bytes())))
@@ -177,6 +189,11 @@ impl Parser<'_> {
         let count = || number(&value).ok_or_else(|| wrong("a number, perhaps with + or -"));
         if let Some(test) = self.of_the_image(word, &value)? {
             return Ok(Node::Test(test));
+        }
+        if word == "-printf" {
+            self.expression.prints = true;
+            let format = Format::new(&value, self.context.session)?;
+            return Ok(Node::Action(Action::Printf(Rc::new(format))));
         }
         if word == "-type" {
             return kinds(&value).ok_or_else(|| wrong("one of b, c, d, f, l, p, s, or f,l"));
@@ -192,6 +209,8 @@ impl Parser<'_> {
                     _ => Test::Path(glob),
                 }
             }
+            "-regextype" if EXTENDED.contains(&&*value) => Test::Always(true),
+            "-regextype" => return Err(wrong("posix-extended, which is the default,")),
             "-regex" | "-iregex" => {
                 let regex = regex(&value, word == "-iregex");
                 Test::Regex(regex.ok_or_else(|| wrong("an extended regular expression"))?)
@@ -237,13 +256,50 @@ impl Parser<'_> {
             };
             return Ok(Some(Test::Newer(which, time)));
         }
-        let id = |kind| id_of(Some(self.session), kind, value);
         Ok(Some(match word {
             "-samefile" => Test::Same(self.file(value)?.ino),
-            "-user" => Test::User(id(QuotaType::User)?),
-            "-group" => Test::Group(id(QuotaType::Group)?),
+            "-user" => Test::User(self.owner(word, QuotaType::User, value)?),
+            "-group" => Test::Group(self.owner(word, QuotaType::Group, value)?),
             _ => return Ok(None),
         }))
+    }
+
+    /// The number of the owner `value`. Names of the host do not count: they are those of another
+    /// system, and a search may be the beginning of a removal.
+    fn owner(&self, word: &str, kind: QuotaType, value: &str) -> Result<u32, Failure> {
+        let session = self.context.session;
+        let text = owner::file_inside(session, kind)?;
+        if let Some(named) = look_up(text.as_deref().unwrap_or_default(), value) {
+            return Ok(named.id);
+        }
+        let (file, what) = owner::place(kind);
+        let (word, image) = (format!("{word} {}", show(value.as_bytes())), session.image());
+        if text.is_none() {
+            let why = format!("{word}: {image} has no {file} to look the name up in");
+            return Err(Failure::usage(why).hint("give a number"));
+        }
+        let why = format!("{word}: no such {what} in {file} of {image}");
+        let print = shell_word(&format!("{image}:{file}")).into_owned();
+        let hint = format!("print the names with `ffs cat {print}`, or give a number");
+        Err(Failure::usage(why).hint(hint))
+    }
+
+    /// The owners that the image has names for, which -nouser and -nogroup leave out.
+    fn known(&self, word: &str, kind: QuotaType) -> Result<BTreeMap<u32, String>, Failure> {
+        let session = self.context.session;
+        let text = owner::file_inside(session, kind)?;
+        let names = names_of(text.as_deref().unwrap_or_default());
+        if names.is_empty() {
+            let (file, what) = owner::place(kind);
+            let lacks = match text {
+                Some(_) => format!("{file} of {} names no {what}", session.image()),
+                None => format!("{} has no {file}", session.image()),
+            };
+            let test = if kind == QuotaType::User { "-uid" } else { "-gid" };
+            let why = format!("{word}: {lacks}, so that every {what} would be unknown");
+            return Err(Failure::usage(why).hint(format!("test numbers, as in {test} +1000")));
+        }
+        Ok(names)
     }
 
     /// The test `-mtime`, `-amin` and so on.
@@ -256,11 +312,10 @@ impl Parser<'_> {
         };
         let unit = if word.ends_with("min") { 60 } else { DAY };
         let (number, unit) = time(value, unit)?;
-        Some(Test::Age(which, number, unit, self.now))
+        Some(Test::Age(which, number, unit, self.context.now))
     }
 
     fn without_value(&mut self, word: &str) -> Result<Option<Node>, Failure> {
-        let all = |kind| names(Some(self.session), kind);
         let action = match word {
             "-print" => Action::Print,
             "-print0" => Action::Print0,
@@ -271,11 +326,16 @@ impl Parser<'_> {
             word => {
                 return Ok(Some(Node::Test(match word {
                     "-empty" => Test::Empty,
-                    "-true" => Test::Always(true),
+                    "-true" | "-xdev" | "-mount" | "-warn" | "-nowarn" => Test::Always(true),
                     "-false" => Test::Always(false),
-                    "-nouser" => Test::NoUser(all(QuotaType::User)?),
-                    "-nogroup" => Test::NoGroup(all(QuotaType::Group)?),
+                    "-nouser" => Test::NoUser(self.known(word, QuotaType::User)?),
+                    "-nogroup" => Test::NoGroup(self.known(word, QuotaType::Group)?),
                     "-depth" | "-d" => {
+                        // As on BSD, a number makes it a test.
+                        if let Some(depth) = self.peek().and_then(number) {
+                            self.at += 1;
+                            return Ok(Some(Node::Test(Test::Depth(depth))));
+                        }
                         self.expression.depth_first = true;
                         self.named_depth = true;
                         Test::Always(true)
@@ -285,92 +345,31 @@ impl Parser<'_> {
             }
         };
         self.expression.prints |= !matches!(action, Action::Prune | Action::Quit);
-        self.expression.deletes |= action == Action::Delete;
-        self.expression.prunes |= action == Action::Prune;
+        self.expression.deletes |= matches!(action, Action::Delete);
+        self.expression.prunes |= matches!(action, Action::Prune);
         Ok(Some(Node::Action(action)))
     }
 }
 
-/// Whether `words` have the action -delete, so that the image is to be changed.
-pub(super) fn deletes(words: &[OsString]) -> bool {
-    let mut words = words.iter().map(|word| word.to_str().unwrap_or_default());
-    while let Some(word) = words.next() {
-        if word == "-delete" {
-            return true;
-        }
-        if takes_value(word) {
-            words.next();
-        }
+/// Fails for a word that is no test or action with a value, and names what to write.
+fn check_word(word: &str) -> Result<(), Failure> {
+    if ["-exec", "-execdir", "-ok", "-okdir"].contains(&word) {
+        let why = "commands of the host cannot reach the files of an image";
+        let hint = "pipe the paths: ffs find --prefix ... -print0 | xargs -0 ffs COMMAND";
+        return Err(Failure::usage(format!("{word}: {why}")).hint(hint));
     }
-    false
-}
-
-fn takes_value(word: &str) -> bool {
-    VALUED.contains(&word) || newer(word).is_some()
-}
-
-/// The times that -newerXY compares: X of the file, and Y of the other one, or none for `t`.
-fn newer(word: &str) -> Option<(Which, Option<Which>)> {
-    let which = |letter| {
-        Some(match letter {
-            b'a' => Which::Access,
-            b'B' => Which::Birth,
-            b'c' => Which::Change,
-            b'm' => Which::Modification,
-            _ => return None,
-        })
-    };
-    match word {
-        "-newer" => Some((Which::Modification, Some(Which::Modification))),
-        "-anewer" => Some((Which::Access, Some(Which::Modification))),
-        "-cnewer" => Some((Which::Change, Some(Which::Modification))),
-        _ => match word.strip_prefix("-newer")?.as_bytes() {
-            [x, b't'] => Some((which(*x)?, None)),
-            [x, y] => Some((which(*x)?, Some(which(*y)?))),
-            _ => None,
-        },
+    if ["-L", "-H", "-P", "-E", "-s", "-x", "-follow"].contains(&word) {
+        let why = format!("{word}: this option belongs before the image");
+        let option = if word == "-follow" { "-L" } else { word };
+        return Err(Failure::usage(why).hint(format!("write: ffs find {option} IMAGE ...")));
     }
+    if !takes_value(word) {
+        let nearest = ffs_core::nearest(word, VALUED.iter().chain(PLAIN).copied());
+        let hint = ffs_core::suggestion(nearest);
+        return Err(Failure::usage(format!("{word}: no such test or action{hint}")));
+    }
+    Ok(())
 }
-
-const PLAIN: &[&str] = &[
-    "-print", "-print0", "-ls", "-prune", "-quit", "-delete", "-empty", "-nouser", "-nogroup",
-    "-true", "-false", "-depth",
-];
-const VALUED: &[&str] = &[
-    "-name",
-    "-iname",
-    "-path",
-    "-ipath",
-    "-wholename",
-    "-type",
-    "-size",
-    "-links",
-    "-inum",
-    "-uid",
-    "-gid",
-    "-user",
-    "-group",
-    "-perm",
-    "-flags",
-    "-newer",
-    "-anewer",
-    "-cnewer",
-    "-samefile",
-    "-regex",
-    "-iregex",
-    "-lname",
-    "-ilname",
-    "-maxdepth",
-    "-mindepth",
-    "-mtime",
-    "-atime",
-    "-ctime",
-    "-Btime",
-    "-mmin",
-    "-amin",
-    "-cmin",
-    "-Bmin",
-];
 
 /// The test for one of the types in a list with commas.
 fn kinds(text: &str) -> Option<Node> {
@@ -418,10 +417,6 @@ mod tests {
         assert!(is("*.c", ".hidden.c") && is("a?[bc]*", "axb") && is("*", "a/b"));
         assert!(is("{a,b}", "{a,b}") && !is("{a,b}", "a"));
         assert!(is(r"\*", "*") && !is(r"\*", "x"));
-        let delete =
-            |words: &[&str]| deletes(&words.iter().map(OsString::from).collect::<Vec<_>>());
-        assert!(delete(&["-delete"]) && delete(&["-name", "-name", "-delete"]));
-        assert!(!delete(&["-name", "-delete"]) && !delete(&["-newerat", "-delete", "-print"]));
         let is = |text: &str, path: &str| regex(text, false).unwrap().is_match(path.as_bytes());
         assert!(is("/a.*|b", "/a\nb") && is("/(a|ab)", "/ab") && !is("/a", "/ab"));
         assert!(

@@ -10,12 +10,20 @@ use std::ffi::OsString;
 use std::io::{self, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::fail::{Failure, show};
 use crate::signals::{self, Stdin};
 
 /// The longest line of a script, bytes.
 const LONGEST: usize = 1 << 20;
+
+static ON_STDIN: AtomicBool = AtomicBool::new(false);
+
+/// Whether standard input is the script that runs.
+pub(super) fn on_stdin() -> bool {
+    ON_STDIN.load(Ordering::Relaxed)
+}
 
 /// A script.
 pub(super) struct Script {
@@ -33,6 +41,8 @@ enum Input {
 impl Script {
     /// The script in the file `path`; `-` is standard input.
     pub(super) fn open(path: &Path) -> Result<Script, Failure> {
+        let is_stdin = path == Path::new("-") || path == Path::new("/dev/stdin");
+        ON_STDIN.store(is_stdin, Ordering::Relaxed);
         if path == Path::new("-") {
             return Ok(Script { name: "standard input".into(), number: 0, input: Input::Stdin });
         }
