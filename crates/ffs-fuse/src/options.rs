@@ -318,8 +318,8 @@ words! {
         |o, _| set!(o.xattr => false);
     "open" "" "the kernel opens each file by a request (the default)"
         |o, _| set!(o.no_open => false);
-    "no_open" "" "the kernel opens files without a request, which saves one or two for each \
-        file; BSD's file flags are then checked at each write and not at the open; implies \
+    "no_open" "" "the kernel opens files without a request, which saves one for each file that is \
+        read; BSD's file flags are then checked at each write and not at the open; implies \
         noatime; without effect with writeback, nodefault_permissions and fakeroot"
         |o, _| set!(o.no_open => true);
     "sched_idle" "" "while a processor has nothing else to do, the thread that serves runs on that \

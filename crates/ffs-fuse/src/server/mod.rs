@@ -216,8 +216,7 @@ impl Server {
             op::RMDIR => self.rmdir(r),
             op::RENAME | op::RENAME2 => self.rename(r, out),
             op::LINK => self.link(r, out),
-            // Without this request, the kernel requests a new file, and opens it by itself.
-            op::OPEN | op::CREATE if self.no_open => Err(Errno::NOSYS),
+            op::OPEN if self.no_open => Err(Errno::NOSYS),
             op::OPENDIR if self.no_opendir => Err(Errno::NOSYS),
             op::OPEN => self.open(r, out),
             op::CREATE => self.create(r, out),
