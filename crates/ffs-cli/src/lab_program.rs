@@ -5,15 +5,20 @@
 //!    So a copy of both programs in one directory belongs together.
 //! 2. The laboratory gets the command line unchanged, and replaces this process: its exit code,
 //!    signals and terminal are those of `ffs lab`.
-//! 3. A program does not run itself, and `ffs-lab` runs no other `ffs-lab`: there is no loop.
+//! 3. A program does not run itself, and `ffs-lab` runs no other `ffs-lab`. What is run that way
+//!    runs no further one ([`CALLER`]), so there is no loop.
+//! 4. A relative directory in PATH, as the empty one, is not used: the current directory may be
+//!    that of somebody else.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use rustix::fs::Access;
 
 use crate::fail::Failure;
 
@@ -23,6 +28,9 @@ pub(crate) const NAME: &str = "ffs-lab";
 /// The name by which it is called, so that its messages are those of `ffs lab`.
 const CALLED: &str = "ffs";
 
+/// The environment variable that a laboratory gets which was called by `ffs lab`.
+const CALLER: &str = "FFS_LAB_CALLED_BY";
+
 /// Whether these words of a command line, without options, call the laboratory.
 pub(crate) fn is_called(words: &[&str]) -> bool {
     matches!(words, ["lab", ..] | ["help", "lab", ..])
@@ -30,6 +38,9 @@ pub(crate) fn is_called(words: &[&str]) -> bool {
 
 /// The program for this process, if there is one.
 pub(crate) fn find() -> Option<PathBuf> {
+    if env::var_os(CALLER).is_some() {
+        return None;
+    }
     find_beside(&env::current_exe().ok()?, env::var_os("PATH").as_deref())
 }
 
@@ -43,19 +54,18 @@ fn find_beside(own: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
         itself.as_ref().is_some_and(|own| (own.dev(), own.ino()) == (found.dev(), found.ino()))
     };
     let is_program = |file: &PathBuf| {
-        fs::metadata(file).is_ok_and(|found| {
-            found.is_file() && found.permissions().mode() & 0o111 != 0 && !is_itself(&found)
-        })
+        fs::metadata(file).is_ok_and(|found| found.is_file() && !is_itself(&found))
+            && rustix::fs::access(file, Access::EXEC_OK).is_ok()
     };
     let dirs = path.map(|path| env::split_paths(path).collect::<Vec<_>>()).unwrap_or_default();
     let dirs = own.parent().map(Path::to_owned).into_iter().chain(dirs);
-    dirs.map(|dir| dir.join(NAME)).find(is_program)
+    dirs.filter(|dir| dir.is_absolute()).map(|dir| dir.join(NAME)).find(is_program)
 }
 
 /// The command that runs the laboratory at `program` with the arguments of `ffs`.
 pub(crate) fn command(program: &Path, args: &[OsString]) -> Command {
     let mut command = Command::new(program);
-    command.arg0(CALLED).args(args);
+    command.arg0(CALLED).args(args).env(CALLER, CALLED);
     command
 }
 
@@ -75,7 +85,7 @@ pub(crate) fn missing() -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     /// A file at `path` with a mode.
     fn file(path: &Path, mode: u32) -> PathBuf {
@@ -112,6 +122,26 @@ mod tests {
         fs::remove_dir(at("bin/ffs-lab")).unwrap();
         let beside = file(&at("bin/ffs-lab"), 0o755);
         assert_eq!(find(), Some(beside));
+    }
+
+    #[test]
+    fn relative_directories_are_not_searched() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = file(&dir.path().join("bin/ffs"), 0o755);
+        // The tests run in the directory of the crate.
+        let here = tempfile::tempdir_in(".").unwrap();
+        file(&here.path().join("ffs-lab"), 0o755);
+        let relative = Path::new(here.path().file_name().unwrap());
+        for path in [relative, &Path::new(".").join(relative)] {
+            assert_eq!(find_beside(&own, Some(path.as_os_str())), None);
+        }
+    }
+
+    #[test]
+    fn what_is_run_that_way_runs_no_further_one() {
+        let command = command(Path::new("/bin/sh"), &[]);
+        let sets = command.get_envs().any(|(name, value)| name == CALLER && value.is_some());
+        assert!(sets);
     }
 
     #[test]

@@ -237,6 +237,14 @@ fn packages_are_made_without_the_laboratory_and_with_it_apart() {
     assert!(release.contains("packaging/smoke \"target/$TARGET/dist/ffs\" "));
     let manifest = read("crates/ffs-cli/Cargo.toml");
     assert!(manifest.contains("\ndefault = [\"lab\"]\n"));
+    // The program passes its command line to the laboratory: both have one version.
+    let workspace = read("Cargo.toml");
+    let version = workspace.split("\nversion = \"").nth(1).and_then(|s| s.split('"').next());
+    let version = version.unwrap();
+    let deb = format!("depends = \"bsdffs (>= {version}), bsdffs (<< {version}.1~)\"\n");
+    assert!(manifest.contains(&deb));
+    assert!(manifest.contains(&format!("\nbsdffs = \"= {version}\"\n")));
+    assert!(pkgbuild.contains("\"bsdffs=$pkgver\""));
 }
 
 #[test]

@@ -142,10 +142,15 @@ pub(crate) fn run(mut args: Args) -> Outcome {
         return Err(Failure::usage("-printf: it cannot be used with --json"));
     }
     let deletes = words::has(&words, "-delete");
+    if deletes && args.follows_first() {
+        // As on FreeBSD: the search would enter other directories, and remove what is in them.
+        let why = "-delete: it cannot be used with -L or -H, by which links lead elsewhere";
+        return Err(Failure::usage(why).hint("leave the option out to remove the links"));
+    }
     if words::deletes_before_tests(&words) {
         output::warn(
-            "-delete comes before the tests and removes every file that it gets; write it behind \
-             them, or -nowarn",
+            "-delete comes before the tests, so it removes every file; put -delete after the \
+             tests (-nowarn hides this message)",
         );
     }
     let mut out = output::stdout();
@@ -231,8 +236,8 @@ impl<W: Write> Find<'_, W> {
         expression: &Expression,
         start: &[u8],
     ) -> Result<bool, Failure> {
-        let (session, follow) = (self.session, self.args.follows_first());
-        let mut found = Found { session, visit, follow, actions: Vec::new(), quit: false };
+        let session = self.session;
+        let mut found = Found { session, visit, actions: Vec::new(), quit: false };
         let holds = expression.root.holds(&mut found)?;
         self.quit = found.quit;
         let mut actions = found.actions;

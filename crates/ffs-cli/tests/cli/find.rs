@@ -234,26 +234,32 @@ fn a_loop_of_links_is_reported_and_left() {
 }
 
 #[test]
-fn a_link_is_deleted_and_not_what_it_leads_to() {
+fn a_link_is_deleted_and_nothing_that_it_leads_to() {
     let d = Dir::new();
     let image = d.image("a.img", "8m", &[]);
     let at = |path: &str| format!("{image}:{path}");
     ok(&["mkdir", "-p", &at("/top"), &at("/kept/dir")]);
-    ok(&["touch", &at("/kept/file")]);
+    ok(&["touch", &at("/kept/file"), &at("/kept/dir/file")]);
     ok(&["ln", "-s", "/kept/file", &at("/top/to-file")]);
     ok(&["ln", "-s", "/kept/dir", &at("/top/to-dir")]);
-    let removed = run(&["find", "-L", "--json", &at("/top"), "-mindepth", "1", "-delete"]);
-    assert_eq!(removed.status.code(), Some(1), "{}", text(&removed));
-    assert!(text(&removed).contains("/top/to-dir: not a directory"), "{}", text(&removed));
-    let line: Vec<Value> = json_lines(&String::from_utf8_lossy(&removed.stdout));
-    let [line] = &line[..] else { panic!("{line:?}") };
-    let (name, kind) = (&line["path"]["name"], &line["before"]["type"]);
-    assert_eq!((name, kind), (&"/top/to-file".into(), &"symlink".into()));
-    ok(&["ln", "-s", "/kept/file", &at("/top/to-file")]);
-    let removed = ok(&["find", "-H", "--json", &at("/top/to-file"), "-delete"]);
-    let line: Value = json_lines(&removed);
-    assert_eq!(line[0]["before"]["type"], "symlink");
-    assert_eq!(ok(&["ls", &at("/kept")]), "dir\nfile\n");
+    ok(&["ln", "-s", "/", &at("/top/to-root")]);
+    let before = ok(&["find", &image]);
+    for options in [&["-L"][..], &["-H"], &["-P", "-L"]] {
+        for place in ["/top", "/top/to-dir", "/top/to-root"] {
+            let place = at(place);
+            fails(&[&["find"], options, &[&place, "-delete"]].concat(), 64, "-L or -H");
+        }
+    }
+    assert_eq!(ok(&["find", &image]), before);
+    let removed = ok(&["find", "-L", "-P", "--json", &at("/top"), "-mindepth", "1", "-delete"]);
+    let lines: Vec<Value> = json_lines(&removed);
+    let kinds: Vec<String> =
+        lines.iter().map(|line: &Value| line["before"]["type"].to_string()).collect();
+    assert_eq!(kinds, ["\"symlink\""; 3]);
+    assert_eq!(
+        ok(&["find", &at("/top"), &at("/kept")]),
+        "/top\n/kept\n/kept/dir\n/kept/dir/file\n/kept/file\n"
+    );
     fsck_clean(Path::new(&image));
 }
 

@@ -105,8 +105,6 @@ pub(super) enum Test {
 pub(super) struct Found<'a> {
     pub(super) session: &'a Session,
     pub(super) visit: &'a Visit<'a>,
-    /// The file may be what a symbolic link leads to.
-    pub(super) follow: bool,
     pub(super) actions: Vec<Action>,
     /// The search has ended: nothing more is evaluated.
     pub(super) quit: bool,
@@ -158,16 +156,18 @@ impl Found<'_> {
         let removed = session.find_parent(path).and_then(|(dir, name)| {
             let (ffs, cred) = (&session.ffs, &session.cred);
             let failed = |error| session.failed(path, error);
-            // Of a symbolic link that was followed, the link is removed.
-            let before = match self.follow {
-                true => ffs.getattr(&ffs.lookup(cred, &dir, &name).map_err(failed)?),
-                false => *self.visit.attr,
-            };
+            let found = ffs.lookup(cred, &dir, &name).map_err(failed)?;
+            if found.ino() != self.visit.attr.ino {
+                // Only a damaged directory has two files of one name.
+                let path = String::from_utf8_lossy(path);
+                return Err(Failure::plain(format!("{path}: another file has this name, too"))
+                    .hint("check the volume with ffs fsck"));
+            }
             let removed = match self.visit.attr.kind {
                 FileType::Directory => ffs.rmdir(cred, &dir, &name),
                 _ => ffs.unlink(cred, &dir, &name),
             };
-            removed.map(|()| before).map_err(failed)
+            removed.map(|()| *self.visit.attr).map_err(failed)
         });
         let is_removed = removed.is_ok();
         output::report(removed.map(|before| self.actions.push(Action::Removed(before))))?;
