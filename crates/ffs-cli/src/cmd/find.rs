@@ -1,6 +1,7 @@
 //! `ffs find`.
 
 mod expression;
+mod fnmatch;
 mod parse;
 mod printf;
 mod words;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ffs_core::{Attr, Error, FileFlags, FileType, Ino, Timespec};
-use globset::GlobMatcher;
 use regex::bytes::Regex;
 
 use super::printf::{Format, link_text};
@@ -69,8 +68,8 @@ impl Which {
 /// A property of a file.
 pub(super) enum Test {
     Always(bool),
-    Name(GlobMatcher),
-    Path(GlobMatcher),
+    Name(Regex),
+    Path(Regex),
     Type(FileType),
     /// The size in units of so many bytes, rounded up.
     Size(Number, u64),
@@ -91,7 +90,7 @@ pub(super) enum Test {
     /// The same inode.
     Same(Ino),
     /// The text of a symbolic link.
-    Link(GlobMatcher),
+    Link(Regex),
     /// The whole path.
     Regex(Regex),
     /// The owner is none of these.
@@ -182,15 +181,11 @@ fn rounded_up(value: i128, unit: i128) -> i128 {
 
 impl Test {
     fn holds(&self, found: &Found<'_>) -> Result<bool, Failure> {
-        use std::os::unix::ffi::OsStrExt;
-        fn path(bytes: &[u8]) -> &std::path::Path {
-            std::path::Path::new(std::ffi::OsStr::from_bytes(bytes))
-        }
         let (visit, a) = (found.visit, found.visit.attr);
         Ok(match self {
             Test::Always(value) => *value,
-            Test::Name(glob) => glob.is_match(path(basename(visit.path).unwrap_or(visit.path))),
-            Test::Path(glob) => glob.is_match(path(visit.path)),
+            Test::Name(glob) => glob.is_match(basename(visit.path).unwrap_or(visit.path)),
+            Test::Path(glob) => glob.is_match(visit.path),
             Test::Type(kind) => a.kind == *kind,
             Test::Size(number, unit) => {
                 number.holds(rounded_up(i128::from(a.size), i128::from(*unit)))
@@ -211,7 +206,7 @@ impl Test {
             Test::Inode(number) => number.holds(a.ino.0.into()),
             Test::Same(ino) => a.ino == *ino,
             Test::Link(glob) => {
-                link_text(found.session, visit).is_some_and(|text| glob.is_match(path(&text)))
+                link_text(found.session, visit).is_some_and(|text| glob.is_match(&text))
             }
             Test::Regex(regex) => regex.is_match(visit.path),
             Test::NoUser(names) => !names.contains_key(&a.uid),

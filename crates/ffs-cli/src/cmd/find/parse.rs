@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 
 use ffs_core::{Attr, FileType, QuotaType};
-use globset::{GlobBuilder, GlobMatcher};
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::expression::{Action, Expression, Node, Test, Which};
+use super::fnmatch;
 use super::printf::Format;
 use super::words::{PLAIN, VALUED, newer, takes_value};
 use crate::current;
@@ -202,7 +202,8 @@ impl Parser<'_> {
         Ok(Node::Test(match word {
             "-name" | "-path" | "-wholename" | "-lname" | "-iname" | "-ipath" | "-ilname" => {
                 let fold = word.starts_with("-i");
-                let glob = glob(&value, fold).ok_or_else(|| wrong("a pattern such as '*.c'"))?;
+                let glob = fnmatch::compile(&value, fold)
+                    .ok_or_else(|| wrong("a pattern such as '*.c'"))?;
                 match word.trim_start_matches("-i").trim_start_matches('-') {
                     "name" => Test::Name(glob),
                     "lname" => Test::Link(glob),
@@ -398,30 +399,16 @@ fn regex(text: &str, fold: bool) -> Option<Regex> {
     builder.case_insensitive(fold).dot_matches_new_line(true).build().ok()
 }
 
-/// A pattern of the shell; none if it is not valid.
-fn glob(pattern: &str, fold: bool) -> Option<GlobMatcher> {
-    // As fnmatch(3) without flags: `*` matches `/`, and braces have no meaning.
-    let plain = pattern.replace('{', "[{]").replace('}', "[}]");
-    let mut builder = GlobBuilder::new(&plain);
-    builder.case_insensitive(fold).literal_separator(false).backslash_escape(true);
-    builder.build().ok().map(|glob| glob.compile_matcher())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn patterns_are_those_of_the_shell() {
-        let is = |pattern: &str, name: &str| glob(pattern, false).unwrap().is_match(name);
-        assert!(is("*.c", ".hidden.c") && is("a?[bc]*", "axb") && is("*", "a/b"));
-        assert!(is("{a,b}", "{a,b}") && !is("{a,b}", "a"));
-        assert!(is(r"\*", "*") && !is(r"\*", "x"));
+    fn regular_expressions_are_for_whole_paths() {
         let is = |text: &str, path: &str| regex(text, false).unwrap().is_match(path.as_bytes());
         assert!(is("/a.*|b", "/a\nb") && is("/(a|ab)", "/ab") && !is("/a", "/ab"));
         assert!(
             regex("a)|(b", false).is_none() && regex("É", true).unwrap().is_match("é".as_bytes())
         );
-        assert!(glob("ab", true).unwrap().is_match("aB") && glob("[", false).is_none());
     }
 }
