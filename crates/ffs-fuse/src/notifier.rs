@@ -34,7 +34,7 @@ pub(crate) struct Limit {
 }
 
 /// The right of a reply to wait. Dropping this ends it.
-pub(crate) struct Wait(Arc<Limit>);
+struct Wait(Arc<Limit>);
 
 impl Limit {
     pub(crate) fn new(most: usize) -> Arc<Limit> {
@@ -42,7 +42,7 @@ impl Limit {
     }
 
     /// `None`: too many wait already.
-    pub(crate) fn wait(self: &Arc<Self>) -> Option<Wait> {
+    fn wait(self: &Arc<Self>) -> Option<Wait> {
         let more = |waiting| (waiting < self.most).then_some(waiting + 1);
         let counted = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         counted.is_ok().then(|| Wait(Arc::clone(self)))
@@ -56,8 +56,8 @@ impl Drop for Wait {
 }
 
 enum Job {
-    /// Drop the pages, then send the reply.
-    Answer(Vec<Pages>, SendReply),
+    /// Drop the pages, then send the reply, which waits for as long.
+    Answer(Pages, SendReply, [Option<Wait>; 2]),
     /// Drop what is in [`Later`].
     Later,
 }
@@ -72,14 +72,12 @@ impl Later {
     }
 
     /// Returns whether nothing was there before.
-    fn add(&self, all: Vec<Pages>) -> bool {
+    fn add(&self, pages: Pages) -> bool {
         let mut later = self.lock();
         let first = later.is_empty();
-        for pages in all {
-            match later.entry(pages.node) {
-                Entry::Occupied(mut known) => known.get_mut().extend(&pages),
-                Entry::Vacant(new) => drop(new.insert(pages)),
-            }
+        match later.entry(pages.node) {
+            Entry::Occupied(mut known) => known.get_mut().extend(&pages),
+            Entry::Vacant(new) => drop(new.insert(pages)),
         }
         first
     }
@@ -112,9 +110,10 @@ impl Notifier {
         std::thread::Builder::new().name("notifier".to_owned()).spawn(move || {
             for job in jobs {
                 match job {
-                    Job::Answer(all, send) => {
-                        all.into_iter().for_each(&drop_pages);
+                    Job::Answer(pages, send, waits) => {
+                        drop_pages(pages);
                         send();
+                        drop(waits);
                     }
                     Job::Later => pending.take().into_values().for_each(&drop_pages),
                 }
@@ -123,8 +122,8 @@ impl Notifier {
         Ok(Notifier { queue, later, limit: Limit::new(Device::MAX_BACKGROUND / 4) })
     }
 
-    /// The right of one more reply to wait for [`Notifier::answer`], and for `own`, if given.
-    pub(crate) fn wait(&self, own: Option<&Arc<Limit>>) -> Option<[Option<Wait>; 2]> {
+    /// The right of one more reply to wait. `own` is a further limit.
+    fn wait(&self, own: Option<&Arc<Limit>>) -> Option<[Option<Wait>; 2]> {
         let own = match own {
             Some(limit) => Some(limit.wait()?),
             None => None,
@@ -132,10 +131,15 @@ impl Notifier {
         Some([Some(self.limit.wait()?), own])
     }
 
-    /// Makes the kernel drop `pages`, then sends a reply by `send`, which holds the right to wait.
-    pub(crate) fn answer(&self, pages: Vec<Pages>, send: SendReply) {
-        if let Err(unsent) = self.queue.send(Job::Answer(pages, send))
-            && let Job::Answer(_, send) = unsent.0
+    /// Makes the kernel drop `pages`, then sends a reply by `send`. If too many replies wait, here
+    /// or by the limit `own`, it sends the reply at once, and the pages are dropped later.
+    pub(crate) fn answer(&self, pages: Pages, own: Option<&Arc<Limit>>, send: SendReply) {
+        let Some(waits) = self.wait(own) else {
+            self.drop_pages(pages);
+            return send();
+        };
+        if let Err(unsent) = self.queue.send(Job::Answer(pages, send, waits))
+            && let Job::Answer(_, send, _) = unsent.0
         {
             // The thread ends only if it panicked. A stale page is better than no reply.
             send();
@@ -143,7 +147,7 @@ impl Notifier {
     }
 
     /// Makes the kernel drop `pages` later. No reply waits for that.
-    pub(crate) fn drop_pages(&self, pages: Vec<Pages>) {
+    pub(crate) fn drop_pages(&self, pages: Pages) {
         if self.later.add(pages) {
             // It fails as above.
             let _ = self.queue.send(Job::Later);
@@ -168,11 +172,13 @@ mod tests {
     #[test]
     fn pages_that_are_dropped_later_are_one_range_of_a_file() {
         let (later, at) = (Later::default(), |node, offset, len| Pages { node, offset, len });
-        assert!(later.add(vec![at(5, 4096, 100)]));
-        assert!(!later.add(vec![at(5, 100, 8), at(6, 0, u64::MAX), at(5, 8192, 1)]));
+        assert!(later.add(at(5, 4096, 100)));
+        for pages in [at(5, 100, 8), at(6, 0, u64::MAX), at(5, 8192, 1)] {
+            assert!(!later.add(pages));
+        }
         let mut all: Vec<Pages> = later.take().into_values().collect();
         all.sort_by_key(|pages| pages.node);
         assert_eq!(all, [at(5, 100, 8093), at(6, 0, u64::MAX)]);
-        assert!(later.add(vec![at(5, 1, 1)]), "nothing is left");
+        assert!(later.add(at(5, 1, 1)), "nothing is left");
     }
 }

@@ -152,8 +152,8 @@ impl Server {
         let outcome = self.write_content(r, args, &mut a, out);
         if outcome == Err(Errno::PERM) && !args.has(IO_LOCKOWNER) && args.size > 0 {
             // Programs see the content already: in the kernel's cache, by read or by a mapping.
-            let pages = Pages { node: r.node, offset: args.offset, len: args.size as u64 };
-            out.stale_pages.push(pages);
+            let (offset, len) = (args.offset, args.size as u64);
+            out.stale_pages = Some(Pages { node: r.node, offset, len });
         }
         outcome
     }
@@ -217,7 +217,7 @@ impl Server {
             out.stale = Some(r.node);
         }
         if direct && n > 0 && self.nodes.may_be_cached(r.node) {
-            out.stale_pages.push(Pages { node: r.node, offset, len: n as u64 });
+            out.stale_pages = Some(Pages { node: r.node, offset, len: n as u64 });
         }
         Ok(())
     }

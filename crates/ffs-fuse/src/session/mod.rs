@@ -80,7 +80,7 @@ struct Served {
     expects_reply: bool,
     succeeded: bool,
     /// What the kernel must drop from its page cache before it gets the reply.
-    stale_pages: Vec<Pages>,
+    stale_pages: Option<Pages>,
 }
 
 impl Session {
@@ -199,10 +199,11 @@ impl Session {
             self.device.send(&Reply::stale_listing(node));
         }
         reply.finish(request.unique, outcome.map(drop));
-        let mut stale_pages = std::mem::take(&mut reply.stale_pages);
-        if !succeeded && !stale_pages.is_empty() {
+        let mut stale_pages = reply.stale_pages;
+        if let (false, Some(pages)) = (succeeded, stale_pages) {
             // The kernel holds these pages until it has the reply, which therefore does not wait.
-            self.notifier.drop_pages(std::mem::take(&mut stale_pages));
+            self.notifier.drop_pages(pages);
+            stale_pages = None;
         }
         Ok(Served { expects_reply: outcome != Ok(false), succeeded, stale_pages })
     }

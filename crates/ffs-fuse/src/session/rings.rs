@@ -334,20 +334,14 @@ impl Session {
             false => entry.reply(&buffer[..len]),
         }
         self.predictor.record(&operation);
-        if served.stale_pages.is_empty() {
-            return Ok(Some(entry));
-        }
-        let Some(wait) = self.notifier.wait(Some(&home.limit)) else {
-            self.notifier.drop_pages(served.stale_pages);
-            return Ok(Some(entry));
-        };
-        let home = Arc::clone(home);
-        let send = move || {
-            home.give_back(entry);
-            drop(wait);
-        };
-        self.notifier.answer(served.stale_pages, Box::new(send));
-        Ok(None)
+        Ok(match served.stale_pages {
+            Some(pages) => {
+                let (limit, home) = (&home.limit, Arc::clone(home));
+                self.notifier.answer(pages, Some(limit), Box::new(move || home.give_back(entry)));
+                None
+            }
+            None => Some(entry),
+        })
     }
 
     /// Reads FORGETs until the file system is unmounted.

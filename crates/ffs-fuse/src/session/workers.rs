@@ -156,24 +156,20 @@ impl Session {
     }
 
     fn send(&self, served: Served, reply: &Reply) {
-        if served.stale_pages.is_empty() {
-            if !self.device.send(reply.message()) && served.succeeded {
-                self.server.take_back_references(reply);
+        let sent = match served.stale_pages {
+            Some(pages) => {
+                let (device, message) = (Arc::clone(&self.device), reply.message().to_vec());
+                let send = move || {
+                    device.send(&message);
+                };
+                self.notifier.answer(pages, None, Box::new(send));
+                true
             }
-            return;
+            None => self.device.send(reply.message()),
+        };
+        if !sent && served.succeeded {
+            self.server.take_back_references(reply);
         }
-        // The reply to a write, which passes no references.
-        let Some(wait) = self.notifier.wait(None) else {
-            self.notifier.drop_pages(served.stale_pages);
-            self.device.send(reply.message());
-            return;
-        };
-        let (device, message) = (Arc::clone(&self.device), reply.message().to_vec());
-        let send = move || {
-            device.send(&message);
-            drop(wait);
-        };
-        self.notifier.answer(served.stale_pages, Box::new(send));
     }
 
     /// Serves the requests that the kernel has already sent. FORGETs of removed files may be among

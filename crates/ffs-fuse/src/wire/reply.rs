@@ -42,7 +42,7 @@ pub(crate) struct Reply<'b> {
     /// A node whose attributes in the kernel's cache are out of date.
     pub(crate) stale: Option<u64>,
     /// Content that the kernel's page cache may have in another version.
-    pub(crate) stale_pages: Vec<Pages>,
+    pub(crate) stale_pages: Option<Pages>,
     /// Directories of which the kernel's cache may have another listing.
     pub(crate) stale_listings: Vec<u64>,
     /// Moves a large content without a copy, if the transport supports it.
@@ -99,7 +99,7 @@ impl<'b> Reply<'b> {
             len: HEADER,
             handed_out: HandedOut::Nothing,
             stale: None,
-            stale_pages: Vec::new(),
+            stale_pages: None,
             stale_listings: Vec::new(),
             splice: None,
             sent: None,
@@ -131,7 +131,7 @@ impl<'b> Reply<'b> {
         self.len = HEADER;
         self.handed_out = HandedOut::Nothing;
         self.stale = None;
-        self.stale_pages.clear();
+        self.stale_pages = None;
         self.stale_listings.clear();
         self.sent = None;
     }
