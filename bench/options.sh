@@ -20,7 +20,6 @@ export FFS_BENCH_DIR=${FFS_BENCH_DIR:-/dev/shm}
 lists=("$1" "$2") rounds=${3:-5} tree=${4:-$root/crates}
 tar cf "$work/tree.tar" -C "$tree" .
 size=$((512 + $(du -sm --apparent-size "$tree" | awk '{ print $1 }') * 2))m
-size_of_files=8192
 
 mounted() {
     "$ffs" mount -o "async,${lists[$side]}" "$work/image" "$mnt" >/dev/null 2>"$work/mount" || {
@@ -36,7 +35,7 @@ took() {
 }
 for _ in $(seq "$rounds"); do
     for side in 0 1; do
-        "$ffs" newfs -u -s "$size" -i $size_of_files "$work/image" >/dev/null
+        "$ffs" newfs -u -s "$size" -i 8192 "$work/image" >/dev/null
         mounted
         took untar tar xf "$work/tree.tar" -C "$mnt"
         "$ffs" umount "$mnt"

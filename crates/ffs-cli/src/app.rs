@@ -14,6 +14,7 @@ use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::bgfsck;
 use crate::cmd::{self, Doc};
 use crate::fail::{EX_USAGE, Outcome};
+use crate::lab_program;
 use crate::{expand, log, output, session};
 
 /// The Berkeley Fast File System in user space: make, check, mount and fill UFS images.
@@ -174,9 +175,6 @@ const MULTICALL: &[(&str, &str)] = &[
 /// BSD's command that makes a snapshot.
 const MKSNAP: &str = "mksnap_ffs";
 
-/// The name of the program with the laboratory in packages: packaging/README.md, "Two programs".
-const LAB: &str = "ffs-lab";
-
 /// Runs the command line; returns the exit code.
 pub(crate) fn run(args: Vec<OsString>) -> u8 {
     let hooks = Some((session::open_to_mount as ffs_fuse::Opener, bgfsck::of_mount as _));
@@ -191,7 +189,7 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
     }
     let args = match program {
         Some(MKSNAP) => mksnap_args(args),
-        Some(LAB) => lab_args(args),
+        Some(lab_program::NAME) => lab_args(args),
         _ => args,
     };
     let command = command_of(&args);
@@ -251,7 +249,6 @@ fn lab_args(mut args: Vec<OsString>) -> Vec<OsString> {
 /// is one. Returns why it cannot run.
 #[cfg(not(feature = "lab"))]
 fn run_lab_program(args: &[OsString]) -> Option<crate::fail::Failure> {
-    use crate::lab_program;
     let program = lab_program::is_called(&words_of(args)).then(lab_program::find)??;
     Some(lab_program::replace(&program, &args[1..]))
 }

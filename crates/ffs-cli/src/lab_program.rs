@@ -22,7 +22,7 @@ use rustix::fs::Access;
 
 use crate::fail::Failure;
 
-/// The name of the program.
+/// The name of the program in packages: packaging/README.md, "Two programs".
 pub(crate) const NAME: &str = "ffs-lab";
 
 /// The name by which it is called, so that its messages are those of `ffs lab`.
@@ -38,15 +38,14 @@ pub(crate) fn is_called(words: &[&str]) -> bool {
 
 /// The program for this process, if there is one.
 pub(crate) fn find() -> Option<PathBuf> {
-    if env::var_os(CALLER).is_some() {
-        return None;
-    }
-    find_beside(&env::current_exe().ok()?, env::var_os("PATH").as_deref())
+    let (own, path) = (env::current_exe().ok()?, env::var_os("PATH"));
+    find_for(&own, path.as_deref(), env::var_os(CALLER).as_deref())
 }
 
-/// The laboratory in the directory of the program `own`, or else in one of `path`.
-fn find_beside(own: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
-    if own.file_name() == Some(OsStr::new(NAME)) {
+/// The laboratory in the directory of the program `own`, or else in one of `path`. `caller` is the
+/// value of [`CALLER`].
+fn find_for(own: &Path, path: Option<&OsStr>, caller: Option<&OsStr>) -> Option<PathBuf> {
+    if caller.is_some() || own.file_name() == Some(OsStr::new(NAME)) {
         return None;
     }
     let itself = fs::metadata(own).ok();
@@ -111,8 +110,8 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         let own = file(&at("bin/ffs"), 0o755);
         let path = env::join_paths([at("none"), at("one"), at("two")]).unwrap();
-        let find = || find_beside(&own, Some(&path));
-        assert_eq!((find(), find_beside(&own, None)), (None, None));
+        let find = || find_for(&own, Some(&path), None);
+        assert_eq!((find(), find_for(&own, None, None)), (None, None));
         let two = file(&at("two/ffs-lab"), 0o755);
         assert_eq!(find(), Some(two.clone()));
         // Neither a file that cannot be executed nor a directory is a program.
@@ -133,15 +132,20 @@ mod tests {
         file(&here.path().join("ffs-lab"), 0o755);
         let relative = Path::new(here.path().file_name().unwrap());
         for path in [relative, &Path::new(".").join(relative)] {
-            assert_eq!(find_beside(&own, Some(path.as_os_str())), None);
+            assert_eq!(find_for(&own, Some(path.as_os_str()), None), None);
         }
     }
 
     #[test]
     fn what_is_run_that_way_runs_no_further_one() {
         let command = command(Path::new("/bin/sh"), &[]);
-        let sets = command.get_envs().any(|(name, value)| name == CALLER && value.is_some());
-        assert!(sets);
+        let caller = command.get_envs().find(|(name, _)| *name == CALLER).and_then(|(_, v)| v);
+        assert!(caller.is_some());
+        let dir = tempfile::tempdir().unwrap();
+        let own = file(&dir.path().join("ffs"), 0o755);
+        let beside = file(&dir.path().join(NAME), 0o755);
+        assert_eq!(find_for(&own, None, None), Some(beside));
+        assert_eq!(find_for(&own, None, caller), None);
     }
 
     #[test]
@@ -150,11 +154,11 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         let own = file(&at("bin/ffs"), 0o755);
         symlink(&own, at("bin/ffs-lab")).unwrap();
-        assert_eq!(find_beside(&own, None), None);
+        assert_eq!(find_for(&own, None, None), None);
         // A program without the laboratory under its name finds no other one.
         let (copy, other) = (file(&at("one/ffs-lab"), 0o755), at("two"));
         file(&other.join("ffs-lab"), 0o755);
-        assert_eq!(find_beside(&copy, Some(other.as_os_str())), None);
+        assert_eq!(find_for(&copy, Some(other.as_os_str()), None), None);
     }
 
     #[test]

@@ -41,8 +41,7 @@ mod expand;
 mod fail;
 #[cfg(feature = "lab")]
 mod hugepages;
-#[cfg(any(test, not(feature = "lab")))]
-#[cfg_attr(feature = "lab", allow(dead_code, reason = "its tests do not need all of it"))]
+#[cfg_attr(feature = "lab", allow(dead_code, reason = "this program has the laboratory itself"))]
 mod lab_program;
 mod log;
 #[cfg(feature = "lab")]

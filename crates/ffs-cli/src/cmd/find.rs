@@ -58,17 +58,17 @@ pub(crate) const DOC: Doc = Doc {
 /// -mmin, -amin, -cmin and -Bmin N; -newer FILE, -newerXY FILE (X and Y are a, B, c or m; with t
 /// for Y a time in UTC, such as 2026-01-31 or 2026-01-31T09:00:00); -user, -group, -uid and -gid
 /// ID; -nouser and -nogroup; -perm [-|+|/]MODE (octal, or as u+w,g=r); -flags [-|+]FLAGS; -links N;
-/// -inum N; -depth N; -samefile FILE; -empty; -true and -false. N is exact, +N more, -N less. The
-/// syntax of REGEX is always the extended one of POSIX, as with -E of BSD and -regextype
-/// posix-extended of GNU, which are accepted.
+/// -inum N; -depth N; -samefile FILE; -empty; -true and -false. N is exact, +N more, -N less. REGEX
+/// is always an extended regular expression, so that -E of BSD and -regextype posix-extended of GNU
+/// change nothing; it has no references to groups.
 ///
 /// Actions: -print, -print0, -printf FORMAT, -ls, -delete, -prune, -quit. Without one of the first
 /// five, the files for which the expression is true are printed. Tests are joined by -a (or
 /// nothing), -o, ! (or -not) and parentheses. -maxdepth N, -mindepth N and -depth apply to the
-/// whole walk; -delete implies -depth, and is true for a file that it removed. An expression is
-/// evaluated from left to right: -delete before a test removes every file. There is no -exec: print
-/// the paths with --prefix and -print0 for xargs. -xdev and -mount change nothing, because no other
-/// file system is mounted in an image.
+/// whole walk; -delete implies -depth, is true for a file that it removed, and is refused with -L
+/// and -H. An expression is evaluated from left to right: -delete before a test removes every file.
+/// There is no -exec: print the paths with --prefix and -print0 for xargs. -xdev and -mount change
+/// nothing, because no other file system is mounted in an image.
 ///
 /// FORMAT has GNU's directives %p %P %H %f %h (path, the path below the argument, the argument,
 /// last name, directory), %d (depth), %s %b %k (size; space in blocks of 512 and of 1024 bytes), %m

@@ -263,6 +263,24 @@ fn a_link_is_deleted_and_nothing_that_it_leads_to() {
     fsck_clean(Path::new(&image));
 }
 
+/// A lookup by name finds the first of two equal names in a damaged directory.
+#[test]
+fn only_the_file_that_was_found_is_deleted() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let at = |path: &str| format!("{image}:{path}");
+    ok(&["touch", &at("/first-of-two"), &at("/other-of-two")]);
+    let inode = ok(&["find", &at("/other-of-two"), "-printf", "%i"]);
+    let mut bytes = fs::read(&image).unwrap();
+    let names = bytes.windows(12).enumerate().filter(|(_, name)| *name == b"other-of-two");
+    let places: Vec<usize> = names.map(|(place, _)| place).collect();
+    let [place] = places[..] else { panic!("{places:?}") };
+    bytes[place..place + 12].copy_from_slice(b"first-of-two");
+    fs::write(&image, bytes).unwrap();
+    fails(&["find", &image, "-inum", &inode, "-delete"], 1, "another file has this name");
+    assert_eq!(ok(&["find", &image, "-name", "*-of-two"]), "/first-of-two\n/first-of-two\n");
+}
+
 #[test]
 fn each_file_that_delete_removes_is_an_object() {
     let d = Dir::new();

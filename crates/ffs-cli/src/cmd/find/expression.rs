@@ -7,7 +7,7 @@ use ffs_core::{Attr, Error, FileFlags, FileType, Ino, Timespec};
 use regex::bytes::Regex;
 
 use super::printf::{Format, link_text};
-use crate::fail::Failure;
+use crate::fail::{Failure, show};
 use crate::namei::basename;
 use crate::output;
 pub(super) use crate::parse::find::{Bits, Number, Which};
@@ -158,8 +158,8 @@ impl Found<'_> {
             let found = ffs.lookup(cred, &dir, &name).map_err(failed)?;
             if found.ino() != self.visit.attr.ino {
                 // Only a damaged directory has two files of one name.
-                let path = String::from_utf8_lossy(path);
-                return Err(Failure::plain(format!("{path}: another file has this name, too"))
+                let place = format!("{}:{}", session.image(), show(path));
+                return Err(Failure::new(place, "another file has this name, too")
                     .hint("check the volume with ffs fsck"));
             }
             let removed = match self.visit.attr.kind {
