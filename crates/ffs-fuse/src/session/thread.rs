@@ -83,6 +83,9 @@ pub(super) trait System {
 
     /// Whether a thread runs, or waits for a processor.
     fn is_runnable(&self, files: &Self::Files) -> bool;
+
+    /// How many threads of all programs run, or wait for a processor. `None`: not known.
+    fn runnable_threads(&self) -> Option<usize>;
 }
 
 /// The system that this process runs on.
@@ -144,6 +147,12 @@ impl System for Linux {
     fn is_runnable(&self, files: &Files) -> bool {
         with_field(&files.stat, 3, |state| state == "R").unwrap_or(false)
     }
+
+    fn runnable_threads(&self) -> Option<usize> {
+        let mut buffer = [0; 128];
+        let n = File::open("/proc/loadavg").and_then(|file| file.read_at(&mut buffer, 0)).ok()?;
+        parse_loadavg(str::from_utf8(&buffer[..n]).ok()?)
+    }
 }
 
 impl Linux {
@@ -200,6 +209,12 @@ fn parse_schedstat(text: &str) -> Option<Scheduled> {
     Some(Scheduled { ran: of(ran), waited: of(waited), times: times as u32 })
 }
 
+/// The threads that are runnable: the first number of the fourth field (see proc_loadavg(5)).
+fn parse_loadavg(text: &str) -> Option<usize> {
+    let (runnable, _) = text.split_ascii_whitespace().nth(3)?.split_once('/')?;
+    runnable.parse().ok()
+}
+
 /// Passes a field of a file `stat`, counted from 1 (see proc_pid_stat(5)), to `then`. This
 /// allocates nothing.
 fn with_field<T>(stat: &File, number: usize, then: impl FnOnce(&str) -> T) -> Option<T> {
@@ -230,6 +245,10 @@ mod tests {
         for text in ["", "1 2", "1 2 x", "-1 2 3"] {
             assert_eq!(parse_schedstat(text), None, "{text}");
         }
+        assert_eq!(parse_loadavg("0.00 0.14 1.25 3/279 777\n"), Some(3));
+        for text in ["", "0.00 0.14 1.25", "0 0 0 3 777", "0 0 0 x/279 777"] {
+            assert_eq!(parse_loadavg(text), None, "{text}");
+        }
         let stat = b"12 (a) R \xff) S 1 2";
         assert_eq!(parse_field(stat, 3), Some("S"));
         assert_eq!(parse_field(stat, 5), Some("2"));
@@ -245,6 +264,7 @@ mod tests {
         let processor = Linux.processor_of(number).unwrap();
         assert!(Linux.affinity(this).unwrap().is_set(processor));
         assert_eq!((Linux.processor_of(0), Linux.processor_of(u32::MAX)), (None, None));
+        assert!(Linux.runnable_threads().unwrap() >= 1, "this one");
         let first = Linux.scheduled(&files).unwrap();
         assert!(first.times > 0);
         let later = Linux.scheduled(&files).unwrap();

@@ -20,7 +20,7 @@ pub(super) const TICK: Duration = Duration::from_millis(10);
 const LATE: Duration = Duration::from_micros(125);
 /// Shorter waits are not worth a change: the client itself may have computed meanwhile.
 const LONG: Duration = Duration::from_millis(1);
-const MIN_PAUSE: Duration = Duration::from_millis(50);
+const MIN_PAUSE: Duration = Duration::from_millis(5);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// Why a thread yields no more.
@@ -177,10 +177,10 @@ mod tests {
             }
             (now - begin).as_millis()
         };
-        let pauses: Vec<u128> = (0..8).map(|_| paused(&mut decider, WINDOW)).collect();
-        assert_eq!(pauses, [50, 100, 200, 400, 800, 1600, 2000, 2000]);
-        assert_eq!(paused(&mut decider, 4 * MAX_PAUSE), 50);
-        assert_eq!(paused(&mut decider, WINDOW), 100);
+        let pauses: Vec<u128> = (0..11).map(|_| paused(&mut decider, WINDOW)).collect();
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 320, 640, 1280, 2000, 2000]);
+        assert_eq!(paused(&mut decider, 4 * MAX_PAUSE), 5);
+        assert_eq!(paused(&mut decider, WINDOW), 10);
     }
 
     #[test]

@@ -118,7 +118,12 @@ impl<S: System> Serving<S> {
             true => self.watched.system.processor_of(client),
             false => None,
         };
-        if self.follows && processor.is_none() {
+        let able = match self.follows {
+            true => processor.is_some(),
+            // A program that computes would keep the thread of a ring from its clients.
+            false => !self.watched.is_crowded(),
+        };
+        if !able {
             return state.decider.back_off(now);
         }
         self.watched.enter(&self.thread, state, processor, now);

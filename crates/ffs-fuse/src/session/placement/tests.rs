@@ -20,6 +20,8 @@ struct State {
     process: CpuSet,
     scheduled: Scheduled,
     runnable: bool,
+    /// Runnable threads of all programs.
+    threads: Option<usize>,
     client: Option<usize>,
     /// Whether a thread may return to its policy.
     may_return: bool,
@@ -73,6 +75,10 @@ impl System for Fake {
     fn is_runnable(&self, (): &()) -> bool {
         lock(&self.0).runnable
     }
+
+    fn runnable_threads(&self) -> Option<usize> {
+        lock(&self.0).threads
+    }
 }
 
 /// Not the number of the thread of a test.
@@ -104,6 +110,7 @@ impl Rig {
             process: allowed,
             scheduled: Scheduled::default(),
             runnable: false,
+            threads: Some(3),
             client: Some(1),
             may_return: true,
             on_enter: None,
@@ -168,6 +175,28 @@ fn a_busy_thread_follows_its_client_and_returns() {
     assert!(!rig.tick());
     assert_eq!((rig.policy(), rig.contended()), (Policy::Other, 0));
     assert!(rig.state().affinity == before);
+}
+
+#[test]
+fn a_ring_does_not_yield_while_programs_compute() {
+    // A thread that follows its client gains even then.
+    for (follows, threads, yields) in [
+        (false, Some(3), true),
+        (false, Some(4), false),
+        (false, None, true),
+        (true, Some(4), true),
+    ] {
+        let mut rig = Rig::new(follows);
+        rig.state().threads = threads;
+        (0..5).for_each(|_| rig.serve(20, CLIENT));
+        let expected = if yields { Policy::Idle } else { Policy::Other };
+        assert_eq!(rig.policy(), expected, "{follows} {threads:?}");
+        assert_eq!(rig.contended(), 0);
+        // It tries again after a pause.
+        rig.state().threads = Some(1);
+        (0..10).for_each(|_| rig.serve(20, CLIENT));
+        assert_eq!(rig.policy(), Policy::Idle);
+    }
 }
 
 #[test]

@@ -174,6 +174,13 @@ impl<S: System> Watched<S> {
         }
     }
 
+    /// Whether more threads are runnable than this process has processors.
+    pub(super) fn is_crowded(&self) -> bool {
+        let processors = self.system.affinity(self.watchdog).map(|set| set.count());
+        let runnable = self.system.runnable_threads();
+        processors.is_ok_and(|n| runnable.is_some_and(|runnable| runnable > n as usize))
+    }
+
     /// Lets a thread yield, on `processor` if one is given. If that cannot be, it backs off.
     pub(super) fn enter(
         &self,
