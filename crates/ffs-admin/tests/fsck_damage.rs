@@ -1,11 +1,10 @@
 //! Random damage. The check never panics, one run of `-y` converges, preen repairs everything or
 //! nothing, and files that the damage did not touch keep their content.
 
-mod fsck_util;
-
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use crate::fsck_util::{Img, Item, KINDS};
 use ffs_admin::fsck::{FsckOptions, FsckReport, Id, Severity, exit};
 use ffs_ondisk::cg::CgFields;
 use ffs_ondisk::dinode::{Dinode1, Dinode2};
@@ -13,7 +12,6 @@ use ffs_ondisk::superblock::SbFields;
 use ffs_ondisk::{CgNo, Format, FragNo, Superblock};
 use ffs_testkit::fixtures;
 use ffs_testkit::rng::SplitMix64;
-use fsck_util::{Img, Item, KINDS};
 
 type Tree = std::collections::BTreeMap<String, Item>;
 

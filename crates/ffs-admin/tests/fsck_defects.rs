@@ -2,13 +2,11 @@
 //! findings afterwards.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod fsck_util;
-
+use crate::fsck_util::{Img, KINDS};
 use ffs_admin::fsck::Id::{self, *};
 use ffs_admin::fsck::{FsckOptions, Severity, exit};
 use ffs_ondisk::wire::put;
 use ffs_ondisk::{CgMut, Format, extattr};
-use fsck_util::{Img, KINDS};
 
 thread_local! {
     static FAILED: std::cell::RefCell<Vec<String>> = const { std::cell::RefCell::new(Vec::new()) };

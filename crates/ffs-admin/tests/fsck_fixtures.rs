@@ -1,13 +1,11 @@
 //! The check on images that real BSD systems wrote.
 
-mod fsck_util;
-
 use std::sync::Arc;
 
+use crate::fsck_util::Img;
 use ffs_admin::fsck::{Fsck, FsckOptions, FsckReport, exit};
 use ffs_device::{BlockDevice, MemDevice};
 use ffs_testkit::fixtures;
-use fsck_util::Img;
 use sha2::{Digest, Sha256};
 
 /// Images without a whole file system at byte 0.

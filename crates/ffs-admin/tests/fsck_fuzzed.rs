@@ -1,15 +1,13 @@
 //! Defects of the check that fuzzing found, rebuilt by hand: one repair must suffice.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod fsck_util;
-
+use crate::fsck_util::{Img, KINDS};
 use ffs_admin::fsck::{FsckOptions, Id, exit};
 use ffs_ondisk::cg::CgFields;
 use ffs_ondisk::snapshot::image_bytes;
 use ffs_ondisk::superblock::{CkHash, SBLOCKSIZE, SbFields};
 use ffs_ondisk::wire::Field;
 use ffs_ondisk::{CgMut, CgNo, FileFlags, Format, Superblock};
-use fsck_util::{Img, KINDS};
 use proptest::prelude::*;
 
 /// Damages every kind of volume; after one repair there must be no findings.

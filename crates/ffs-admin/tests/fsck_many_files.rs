@@ -1,15 +1,13 @@
 //! Repairs of many files: what does not fit, and what may not be written early.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-mod fsck_util;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::fsck_util::Img;
 use ffs_admin::fsck::{Fsck, FsckOptions, FsckReport, Id, exit};
 use ffs_ondisk::superblock::SBLOCKSIZE;
 use ffs_ondisk::{Endian, FileFlags, Format, Superblock, snapshot};
-use fsck_util::Img;
 
 /// A check with all repairs granted that is interrupted when so many phases have begun.
 fn interrupted_after(img: &Img, phases: usize) -> FsckReport {

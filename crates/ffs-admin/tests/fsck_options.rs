@@ -1,11 +1,10 @@
 //! Options, offers, failing devices, interruption, large and crowded volumes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-mod fsck_util;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::fsck_util::{Img, KINDS};
 use ffs_admin::fsck::{
     Answer, Answers, Erase, Fsck, FsckOptions, FsckReport, Id, Mode, exit, quick_check,
 };
@@ -13,7 +12,6 @@ use ffs_device::record::{Event, Recorder};
 use ffs_device::{BlockDevice, DeviceError, Durability, MemDevice, Operation};
 use ffs_ondisk::superblock::CkHash;
 use ffs_ondisk::{CgNo, Endian, FileType, Format, Superblock};
-use fsck_util::{Img, KINDS};
 
 /// A device that counts transfers and may refuse them.
 struct Wrapped {

@@ -1,12 +1,10 @@
 //! `-p` on volumes with soft updates, and its memory use.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-mod fsck_util;
-
+use crate::fsck_util::{Img, KINDS, Kind};
 use ffs_admin::fsck::{FsckOptions, Id, Severity, exit};
 use ffs_ondisk::superblock::FsFlags;
 use ffs_ondisk::{CgMut, Endian, Format, Superblock, dir};
-use fsck_util::{Img, KINDS, Kind};
 
 /// A volume that crashed, with soft updates or without.
 fn crashed(kind: Kind, softdep: bool) -> Img {

@@ -1,15 +1,13 @@
 //! Progress reports of a check, measured in steps rather than time.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-mod fsck_util;
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use crate::fsck_util::{Img, KINDS, Kind};
 use ffs_admin::fsck::{Fsck, FsckOptions, FsckReport, Phase, Progress};
 use ffs_device::BlockDevice;
 use ffs_ondisk::{CgNo, Endian, Format};
-use fsck_util::{Img, KINDS, Kind};
 
 fn watched(img: &Img, options: FsckOptions) -> (Vec<Progress>, FsckReport) {
     let seen: Arc<Mutex<Vec<Progress>>> = Arc::default();

@@ -2,15 +2,13 @@
 //! phase.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-mod fsck_util;
-
 use std::sync::{Arc, Mutex};
 
+use crate::fsck_util::{Img, KINDS};
 use ffs_admin::fsck::{Answer, Answers, Finding, FsckOptions, FsckReport, Id, Mode, Phase, exit};
 use ffs_device::BlockDevice;
 use ffs_ondisk::wire::put;
 use ffs_ondisk::{CgMut, Format};
-use fsck_util::{Img, KINDS};
 
 /// Runs a check whose operator answers with `answer`; returns the questions and the report.
 fn questions(

@@ -1,16 +1,14 @@
 //! Threads that read ahead: errors of the device, and the number of reads.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod fsck_util;
-
 use std::sync::Arc;
 
+use crate::fsck_util::{Img, KINDS};
 use ffs_admin::fsck::{Fsck, FsckOptions, FsckReport, Id, exit};
 use ffs_device::fault::{EIO, Fault, FaultInjector, Rule};
 use ffs_device::record::{Counters, Level, Recorder};
 use ffs_device::{BlockDevice, MemDevice, Operation};
 use ffs_ondisk::{CgNo, Endian, Format};
-use fsck_util::{Img, KINDS};
 
 fn check(dev: Arc<dyn BlockDevice>, threads: usize, options: FsckOptions) -> FsckReport {
     let options = FsckOptions { force: true, threads: Some(threads), ..options };

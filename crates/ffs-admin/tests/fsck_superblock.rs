@@ -1,17 +1,15 @@
 //! Damaged superblocks, journals, soft updates, snapshots, failing devices.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-mod fsck_util;
-
 use std::sync::Arc;
 
+use crate::fsck_util::{Img, KINDS};
 use ffs_admin::fsck::{Answer, Answers, Fsck, FsckOptions, Id, Mode, Phase, exit, quick_check};
 use ffs_device::record::{Event, Recorder};
 use ffs_device::{BlockDevice, MemDevice};
 use ffs_ondisk::superblock::FsFlags;
 use ffs_ondisk::{CgNo, FileFlags, Format, Superblock};
 use ffs_testkit::fixtures;
-use fsck_util::{Img, KINDS};
 
 fn ids(img: &Img, options: FsckOptions) -> (Vec<Id>, u8) {
     let report = img.fsck(options);

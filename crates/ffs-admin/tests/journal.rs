@@ -1,10 +1,12 @@
 //! The soft-updates journal: making it, and hostile ones.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test")]
 
-mod fsck_util;
-
 use std::sync::Arc;
 
+use crate::fsck_util::suj::{
+    MOUNT, crashed, edit_superblock, kinds, on, preen, record, superblock,
+};
+use crate::fsck_util::{Img, KINDS, Kind};
 use ffs_admin::fsck::{Fsck, FsckOptions, JournalUse, Mode, exit};
 use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_device::record::{Event, Level, Recorder};
@@ -13,8 +15,6 @@ use ffs_ondisk::journal::{self, Blk, Record, Ref, SegHeader, Trunc};
 use ffs_ondisk::superblock::FsFlags;
 use ffs_ondisk::{Cg, CgNo, FileFlags, FragNo, Ino};
 use ffs_testkit::fixtures;
-use fsck_util::suj::{MOUNT, crashed, edit_superblock, kinds, on, preen, record, superblock};
-use fsck_util::{Img, KINDS, Kind};
 
 /// Asserts that the journal is refused, for a reason that contains `why`, and that the full check
 /// that follows leaves the tree as it was.

@@ -1,12 +1,10 @@
 //! Soft-updates journals with records that are valid but forged.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test")]
 
-mod fsck_util;
-
+use crate::fsck_util::Img;
+use crate::fsck_util::suj::{crashed, kinds, preen, record};
 use ffs_admin::fsck::{FsckOptions, exit};
 use ffs_ondisk::journal::{Blk, Move, Record, Ref, Trunc};
-use fsck_util::Img;
-use fsck_util::suj::{crashed, kinds, preen, record};
 use proptest::prelude::*;
 
 /// A record of any kind with fields that are often those of the tree.

@@ -2,9 +2,8 @@
 //! POSIX requires.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::{World, errno, fresh, mv, rename, root};
+use crate::common;
+use crate::common::{World, errno, fresh, mv, rename, root};
 use ffs_core::{
     Access, Checks, Cred, Fallocate, MountOptions, NodeKind, RenameMode, SetAttr, SetIdBits,
     SetTime, Vnode, WriteMode, XattrNamespace, XattrSet,

@@ -4,9 +4,7 @@
 //! memory, the device lets the other thread write before it returns.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test")]
 
-mod common;
-
-use common::{START, at, soft_updates, soft_volume};
+use crate::common::{START, at, soft_updates, soft_volume};
 use ffs_admin::fsck::{Fsck, FsckOptions};
 use ffs_core::{Cred, Env, Ffs, NodeKind, RenameMode, SetAttr, WriteMode};
 use ffs_device::clock::{ManualClock, Timestamp};

@@ -2,12 +2,8 @@
 //! it is, and changes nothing that does not fit.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-mod common;
-#[path = "../../ffs-testkit/shared/edit.rs"]
-mod edit;
-
-use common::{Shape, World, check, mount_on, soft_updates, soft_volume};
-use edit::edit;
+use crate::common::{Shape, World, check, mount_on, soft_updates, soft_volume};
+use crate::edit::edit;
 use ffs_core::{
     Adjusted, BackgroundCheck, CheckNeed, Cred, Error, Ffs, Ino, MountOptions, OrderingPolicy,
     SecondName, Vnode, WriteMode,

@@ -4,10 +4,8 @@
 //! operation reported as durable is there. `FFS_MODEL_SEED` repeats a seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::place::Mounted;
-use common::{examine, in_parallel, soft_volume_of};
+use crate::common::place::Mounted;
+use crate::common::{examine, in_parallel, soft_volume_of};
 use ffs_device::BlockDevice;
 use ffs_testkit::envvar::number;
 use ffs_testkit::killtest::{Script, SyncCalls, check_found};

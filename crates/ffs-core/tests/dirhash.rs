@@ -1,9 +1,7 @@
 //! Dirhash through the public interface: counted work, rebuilds, limits, switches, unusual states.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests stop at surprises")]
 
-mod common;
-
-use common::{World, mount_on};
+use crate::common::{World, mount_on};
 use ffs_core::{CounterValues, Cred, MountOptions, NodeKind, OrderingPolicy, RenameMode, Vnode};
 use ffs_ondisk::{Endian, Format};
 use ffs_testkit::rng::SplitMix64;

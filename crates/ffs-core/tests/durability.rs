@@ -1,9 +1,8 @@
 //! Data reported as durable is on the device, even if other operations failed.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::errno;
+use crate::common;
+use crate::common::errno;
 use ffs_admin::fsck::{Fsck, FsckOptions};
 use ffs_core::{
     Cred, Env, Error, Fallocate, Ffs, MountOptions, NodeKind, OrderingPolicy, SetAttr, SetIdBits,

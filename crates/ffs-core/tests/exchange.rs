@@ -1,9 +1,8 @@
 //! Exchange of two names: after a loss of power at any time both names have changed or neither.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-mod common;
-
-use common::{World, at, mount_on, soft_updates, soft_volume};
+use crate::common;
+use crate::common::{World, at, mount_on, soft_updates, soft_volume};
 use ffs_core::{Cred, Env, Ffs, RenameMode, Vnode, WriteMode};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::{BlockDevice, MemDevice, Rng, SplitMix64};

@@ -2,9 +2,8 @@
 //! one that succeeds is complete, and the volume is undamaged in both cases.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::errno;
+use crate::common;
+use crate::common::errno;
 use ffs_admin::fsck::{Fsck, FsckOptions, Id, quick_check};
 use ffs_core::{Cred, Env, Ffs, MountOptions, NodeKind, OrderingPolicy, RenameMode, Result, Vnode};
 use ffs_core::{Error, SetAttr, WriteMode};

@@ -1,10 +1,7 @@
 //! Failures of the mounted file system that fuzzing found, rebuilt by hand.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-#[path = "../../ffs-testkit/shared/edit.rs"]
-mod edit;
-
-use edit::edit;
+use crate::edit::edit;
 use ffs_admin::fsck::{Fsck, FsckOptions, Id, quick_check};
 use ffs_core::{Cred, Env, Ffs, MountOptions, XattrNamespace, XattrSet};
 use ffs_device::{BlockDevice, MemDevice};

@@ -3,9 +3,7 @@
 //! or right, never a panic, a hang, or the loss of undamaged entries.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::{World, errno, mount_on, world};
+use crate::common::{World, errno, mount_on, world};
 use ffs_core::{Access, Cred, MountOptions, NodeKind, OrderingPolicy, RenameMode, SetAttr, Vnode};
 use ffs_device::{BlockDevice, MemDevice};
 use ffs_ondisk::dinode::Dinode;

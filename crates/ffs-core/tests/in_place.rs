@@ -2,9 +2,8 @@
 //! that of reads and writes through the cache.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
-
-use common::volume;
+use crate::common;
+use crate::common::volume;
 use ffs_admin::fsck::quick_check;
 use ffs_core::{
     Cred, Env, Ffs, MountOptions, NodeKind, OrderingPolicy, Vnode, WriteInPlace, WriteMode,

@@ -1,9 +1,7 @@
 //! Listings of directories that change meanwhile: unchanged names are listed exactly once.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::{World, world};
+use crate::common::{World, world};
 use ffs_core::{Cred, NodeKind, OrderingPolicy, RenameMode, Vnode};
 use ffs_testkit::rng::SplitMix64;
 use std::collections::BTreeMap;

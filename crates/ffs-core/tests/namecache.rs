@@ -2,9 +2,8 @@
 //! came from.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-mod common;
-
-use common::{World, errno, mount_on};
+use crate::common;
+use crate::common::{World, errno, mount_on};
 use ffs_core::{CounterValues, Cred, Env, Ffs, MountOptions, NamecachePrime, NodeKind};
 use ffs_core::{Limit, OrderingPolicy, RenameMode, TunableValues, Vnode, WriteMode};
 use ffs_device::Operation;

@@ -2,9 +2,8 @@
 //! `attributes.rs`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::{World, errno, fresh, list, mv, rename, root, world};
+use crate::common;
+use crate::common::{World, errno, fresh, list, mv, rename, root, world};
 use ffs_core::{
     Access, Checks, Cred, MountOptions, NodeKind, OrderingPolicy, RenameMode, SetAttr, Vnode,
     WriteMode,

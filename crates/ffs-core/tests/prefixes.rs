@@ -3,10 +3,9 @@
 //! each.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test")]
 
-mod common;
-
-use common::examine::repair;
-use common::{START, World, at, mount_on, soft_updates, soft_volume, volume};
+use crate::common;
+use crate::common::examine::repair;
+use crate::common::{START, World, at, mount_on, soft_updates, soft_volume, volume};
 use ffs_admin::fsck::{Fsck, FsckOptions, quick_check};
 use ffs_core::{
     Cred, Env, Error, Ffs, FileType, Ino, MountOptions, OrderingPolicy, RenameMode, WriteMode,

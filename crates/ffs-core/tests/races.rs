@@ -1,9 +1,7 @@
 //! Many threads in a few directories: no deadlock, no unexpected error, and an undamaged volume.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::{check, mount_on};
+use crate::common::{check, mount_on};
 use ffs_core::{Cred, Ffs, MountOptions, NodeKind, OrderingPolicy, RenameMode, Result, Vnode};
 use ffs_core::{NamecachePrime, SetAttr, TunableValues, WriteMode};
 use ffs_device::BlockDevice;

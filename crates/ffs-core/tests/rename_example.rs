@@ -1,9 +1,7 @@
 //! The worked example of `docs/architecture.md`: a new file renamed over another one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
-mod common;
-
-use common::{World, mount_recorded, root, soft_updates, soft_volume};
+use crate::common::{World, mount_recorded, root, soft_updates, soft_volume};
 use ffs_core::{RenameMode, Vnode, WriteMode};
 use ffs_device::Durability;
 use ffs_device::record::{Event, Level};

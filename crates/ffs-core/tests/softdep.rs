@@ -2,9 +2,7 @@
 //! when space is free, and which volumes may be mounted.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-mod common;
-
-use common::{START, Shape, World, mount_on, soft_updates, soft_volume, volume};
+use crate::common::{START, Shape, World, mount_on, soft_updates, soft_volume, volume};
 use ffs_core::{Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, Vnode, WriteMode};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::fault::{Fault, FaultInjector, Rule};

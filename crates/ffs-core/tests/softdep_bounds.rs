@@ -2,9 +2,7 @@
 //! not grow with the number of earlier operations.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-mod common;
-
-use common::{World, mount_recorded, soft_updates, soft_volume};
+use crate::common::{World, mount_recorded, soft_updates, soft_volume};
 use ffs_core::{Cred, Fallocate, RenameMode, SetAttr, Vnode, WriteMode};
 use ffs_device::record::Level;
 use ffs_device::{Rng, SplitMix64};

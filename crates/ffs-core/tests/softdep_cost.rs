@@ -1,9 +1,7 @@
 //! The cost of soft updates: device writes compared with ordered synchronous writes, and memory.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
-mod common;
-
-use common::{World, mount_recorded};
+use crate::common::{World, mount_recorded};
 use ffs_core::{Cred, MountOptions, OrderingPolicy, RenameMode, Vnode};
 use ffs_device::record::{Event, Level};
 use ffs_device::{Rng, SplitMix64};

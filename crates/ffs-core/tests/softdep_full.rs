@@ -1,9 +1,7 @@
 //! Soft updates on a full volume: an operation that fails half way leaves no dependency.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-mod common;
-
-use common::{START, World, mount_on, soft_updates};
+use crate::common::{START, World, mount_on, soft_updates};
 use ffs_admin::fsck::quick_check;
 use ffs_admin::newfs::{NewfsOptions, newfs};
 use ffs_core::{Cred, Error, SetAttr, Vnode, WriteMode};

@@ -1,9 +1,7 @@
 //! Cylinder groups with a wrong check hash: torn by a crash, or damaged.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
-
-use common::{World, mount_on, soft_volume};
+use crate::common::{World, mount_on, soft_volume};
 use ffs_admin::fsck::{Fsck, FsckOptions, Id};
 use ffs_core::{Cred, MountOptions, WriteMode};
 use ffs_device::{BlockDevice, MemDevice};

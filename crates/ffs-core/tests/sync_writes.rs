@@ -4,9 +4,7 @@
 //! happen here: nothing is delayed long enough to be written.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::{World, world};
+use crate::common::{World, world};
 use ffs_core::{Cred, NodeKind, OrderingPolicy, RenameMode, SetAttr, WriteMode};
 
 fn sync_world() -> World {

@@ -8,10 +8,8 @@
 //! again, everything reaches it, and a full check has no findings. `FFS_MODEL_SEED` repeats a seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::place::Mounted;
-use common::{examine, soft_volume_of};
+use crate::common::place::Mounted;
+use crate::common::{examine, soft_volume_of};
 use ffs_core::Error;
 use ffs_device::fault::EIO;
 use ffs_device::power::PowerSwitch;

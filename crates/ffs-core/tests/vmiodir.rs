@@ -6,9 +6,8 @@
     reason = "tests stop at surprises"
 )]
 
-mod common;
-
-use common::{World, mount_on};
+use crate::common;
+use crate::common::{World, mount_on};
 use ffs_core::{
     CacheStats, Cred, FileType, Limit, MountOptions, NodeKind, OrderingPolicy, SetAttr,
     TunableValues, Vnode, WriteMode,

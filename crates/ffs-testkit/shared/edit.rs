@@ -1,5 +1,6 @@
 //! For tests: changes an inode of an unmounted volume. The tests include this file with `#[path]`,
 //! because `ffs-testkit` uses no other crate.
+#![allow(clippy::unwrap_used, reason = "tests stop at surprises")]
 
 use ffs_device::BlockDevice;
 use ffs_ondisk::{Dinode, Geometry, Ino};

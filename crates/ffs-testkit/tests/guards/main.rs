@@ -1,4 +1,4 @@
-//! Guards over the sources: retired words, layout, import circles.
+//! Guards over the sources: retired words, layout, import circles, tests that nobody compiles.
 //!
 //! A guard fails if it finds anything, and lists its findings by area: a crate, or a top-level
 //! folder.
@@ -9,5 +9,6 @@ mod files;
 mod findings;
 mod layout;
 mod modules;
+mod programs;
 mod softdep_order;
 mod vocabulary;
