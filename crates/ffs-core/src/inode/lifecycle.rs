@@ -77,7 +77,7 @@ impl InodeTable {
                     in_use = Some(self.ump.cache.record_damage(e));
                 }
                 Err(e) => {
-                    self.ump.alloc.free_inode(ino, is_dir)?;
+                    self.release_number(ino, is_dir)?;
                     return Err(e);
                 }
             }
@@ -176,12 +176,15 @@ impl InodeTable {
         // allocated.
         file.update(InodeChange::Free)?;
         self.leave(ip);
-        let freed =
-            match self.ump.ordering.notify(Event::InodeReleased { ino: ip.ino, was_dir }).free {
-                FreeWhen::Now => self.ump.alloc.free_inode(ip.ino, was_dir),
-                FreeWhen::Later => Ok(()),
-            };
-        emptied.and(freed)
+        emptied.and(self.release_number(ip.ino, was_dir))
+    }
+
+    /// Marks an inode without a file free, at the time that the ordering mode permits.
+    fn release_number(&self, ino: Ino, was_dir: bool) -> Result<()> {
+        match self.ump.ordering.notify(Event::InodeReleased { ino, was_dir }).free {
+            FreeWhen::Now => self.ump.alloc.free_inode(ino, was_dir),
+            FreeWhen::Later => Ok(()),
+        }
     }
 
     /// Frees the files without links that still have users, at unmount. The caller holds no inode

@@ -22,7 +22,7 @@ use ffs_ondisk::sbsearch::{Found, SearchError, UNROLLED_LOG};
 use ffs_ondisk::superblock::FsFlags;
 use ffs_ondisk::{Cg, CgNo, Csum, FileType, Format, Geometry, Ino, Place, Structure, cg};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use tracing::info;
 
 /// Number of groups whose counts are compared with the summary area.
@@ -163,6 +163,7 @@ pub(crate) fn attach(
         stable: opts.stable,
         journal_limit: opts.journal_limit,
         journal_paused: AtomicBool::new(false),
+        journal_ino: AtomicU32::new(0),
         replace_order: opts.replace_order,
         acls,
         nfs4_acls,

@@ -7,6 +7,8 @@
 //! 2. `fs_mtime` of a volume with a journal never repeats, so no segment of an earlier mount has
 //!    the time of this one.
 //! 3. No journal is kept while the volume has a snapshot.
+//! 4. The flags that protect the journal's file from changes stay set while the journal is kept:
+//!    its blocks are written past the file, so they must not become those of another one.
 //!
 //! Reference: `spec/soft-updates.md` §13.1, `spec/on-disk-format.md` §14.
 
@@ -51,6 +53,7 @@ impl Mount {
             inode.store_unordered(&block);
         }
         self.ump.cache.bwrite(&block)?;
+        self.journal_ino.store(ip.ino.0, Relaxed);
         // It is durable together with the superblock, before any other segment is written.
         if let Some((at, bytes)) = file.opening() {
             self.ump.cache.dev.write_at(at, &bytes)?;
@@ -101,6 +104,11 @@ impl Mount {
             st.summaries.collect(&self.ump.alloc, now);
             info!(target: LOG, "the journal is kept");
         }
+    }
+
+    /// Whether `ino` is the journal that this mount keeps.
+    pub(crate) fn is_kept_journal(&self, ino: Ino) -> bool {
+        self.journal_ino.load(Relaxed) == ino.0 && self.ump.ordering.keeps_journal()
     }
 
     /// Makes the journal unusable and stops keeping it, because a snapshot is made: a recovery

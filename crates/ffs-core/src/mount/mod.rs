@@ -43,7 +43,7 @@ use ffs_device::clock::{Clock, Rng, SplitMix64, SystemClock};
 use ffs_ondisk::{FragNo, Geometry};
 pub use snapshots::SnapshotStats;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use superblock::Summaries;
 pub use sysctl::{Nature, Sysctl};
 use tracing::{error, info};
@@ -129,6 +129,8 @@ pub(crate) struct Mount {
     journal_limit: Option<u64>,
     /// The journal is not kept because of snapshots.
     journal_paused: AtomicBool,
+    /// The inode of the journal that was begun last; 0 for none.
+    journal_ino: AtomicU32,
     /// Held while a snapshot is made, and while the mount changes its state. Before `mount_lock`.
     snapshot_lock: Mutex<()>,
     /// Operations hold it shared; mount, remount and unmount alone.

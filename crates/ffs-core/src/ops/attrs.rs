@@ -19,6 +19,9 @@ use ffs_ondisk::{Dinode, FileFlags, FileType};
 const SYSTEM_LOCKS: FileFlags =
     FileFlags::SF_NOUNLINK.union(FileFlags::SF_IMMUTABLE).union(FileFlags::SF_APPEND);
 
+/// Flags that keep the journal's file from being changed or removed.
+const JOURNAL_FLAGS: FileFlags = FileFlags::SF_IMMUTABLE.union(FileFlags::SF_NOUNLINK);
+
 impl Ffs {
     /// The attributes of a file.
     #[must_use]
@@ -72,7 +75,8 @@ impl Ffs {
     /// [`Error::NotPermitted`] for others than the owner and by file flags, [`Error::Access`] for a
     /// size or the present time without write permission, [`Error::IsDirectory`],
     /// [`Error::Invalid`] for a size of a file without content, [`Error::NoSpace`],
-    /// [`Error::TooBig`]; the device's.
+    /// [`Error::TooBig`]; [`Error::Busy`] to clear the flags of the journal that the mount keeps;
+    /// the device's.
     pub fn setattr(&self, cred: &Cred, file: &Vnode, set: &SetAttr) -> Result<Attr> {
         let attr = self.retry_after_reclaim(|| self.setattr_once(cred, file, set))?;
         self.sync_if_stable(&[file])?;
@@ -90,6 +94,11 @@ impl Ffs {
             check_size(&inode.d, size, self.geometry().maxfilesize)?;
         }
         may_set(&inode.d, cred, set)?;
+        if set.flags.is_some_and(|new| !new.contains(JOURNAL_FLAGS))
+            && self.0.is_kept_journal(file.ip.ino)
+        {
+            return Err(Error::Busy("the mount keeps this journal, so its flags stay"));
+        }
         let owner = (set.uid.unwrap_or(inode.d.uid), set.gid.unwrap_or(inode.d.gid));
         let hold = match set.changes_owner() {
             true => inode.hold_quota_of(owner, reserve_of(cred))?,

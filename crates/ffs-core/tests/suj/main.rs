@@ -8,6 +8,8 @@
 mod commit;
 #[path = "../common/mod.rs"]
 mod common;
+mod faults;
+mod file;
 mod freebsd;
 mod history;
 #[path = "../journal/records.rs"]
