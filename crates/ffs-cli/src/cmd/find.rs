@@ -4,6 +4,7 @@ mod expression;
 mod fnmatch;
 mod parse;
 mod printf;
+mod regex;
 mod words;
 
 use std::ffi::OsString;
@@ -53,34 +54,43 @@ pub(crate) const DOC: Doc = Doc {
 ///
 /// The expression is that of find(1). Tests: -name, -path and -lname PATTERN, -iname, -ipath and
 /// -ilname (-lname is the text of a symbolic link); -regex and -iregex REGEX (for the whole path);
-/// -type [bcdflps] (several with commas: f,l); -size N[ckMGTP] (without a unit blocks of 512 bytes,
-/// rounded up); -mtime, -atime, -ctime and -Btime N[smhdw] (without a unit days, rounded up);
-/// -mmin, -amin, -cmin and -Bmin N; -newer FILE, -newerXY FILE (X and Y are a, B, c or m; with t
-/// for Y a time in UTC, such as 2026-01-31 or 2026-01-31T09:00:00); -user, -group, -uid and -gid
-/// ID; -nouser and -nogroup; -perm [-|+|/]MODE (octal, or as u+w,g=r); -flags [-|+]FLAGS; -links N;
-/// -inum N; -depth N; -samefile FILE; -empty; -true and -false. N is exact, +N more, -N less. REGEX
-/// is always an extended regular expression, so that -E of BSD and -regextype posix-extended of GNU
-/// change nothing; it has no references to groups.
+/// -type and -xtype [bcdflps] (several with commas: f,l; -xtype is for what a link leads to); -size
+/// N[ckMGTP] (without a unit blocks of 512 bytes, rounded up); -mtime, -atime, -ctime and -Btime
+/// N[smhdw] (without a unit days, rounded up); -mmin, -amin, -cmin and -Bmin N; -newer FILE,
+/// -newerXY FILE (X and Y are a, B, c or m; with t for Y a time in UTC, such as 2026-01-31 or
+/// 2026-01-31T09:00:00); -user, -group, -uid and -gid ID; -nouser and -nogroup; -perm [-|+|/]MODE
+/// (octal, or as u+w,g=r); -flags [-|+]FLAGS; -links N; -inum N; -depth N; -samefile FILE; -empty;
+/// -true and -false. N is exact, +N more, -N less. FILE is a path in the image.
 ///
 /// Actions: -print, -print0, -printf FORMAT, -ls, -delete, -prune, -quit. Without one of the first
 /// five, the files for which the expression is true are printed. Tests are joined by -a (or
-/// nothing), -o, ! (or -not) and parentheses. -maxdepth N, -mindepth N and -depth apply to the
-/// whole walk; -delete implies -depth, is true for a file that it removed, and is refused with -L
-/// and -H. An expression is evaluated from left to right: -delete before a test removes every file.
-/// There is no -exec: print the paths with --prefix and -print0 for xargs. -xdev and -mount change
-/// nothing, because no other file system is mounted in an image.
+/// nothing), -o, ! (or -not), parentheses, and a comma, which evaluates both sides and has the
+/// value of the second. -maxdepth N, -mindepth N and -depth apply to the whole walk; -delete
+/// implies -depth, is true for a file that it removed, and is refused with -L and -H. An expression
+/// is evaluated from left to right: -delete before a test removes every file. There is no -exec:
+/// print the paths with --prefix and -print0 for xargs. -xdev and -mount change nothing, because no
+/// other file system is mounted in an image. Nor do -noleaf and -ignore_readdir_race.
+///
+/// REGEX is a POSIX extended regular expression, as with -E on BSD. The default of BSD's find is
+/// posix-basic, and that of GNU's emacs: -regextype posix-basic (also ed, sed, grep), emacs (also
+/// findutils-default) or posix-extended (also egrep) before a -regex chooses. There are no
+/// references to groups, and classes such as [:alpha:] have letters of ASCII only.
+///
+/// Ages are from now. After -daystart, days are from the beginning of today in UTC, which is the
+/// day 0, and minutes from its end, as in GNU's find.
 ///
 /// FORMAT has GNU's directives %p %P %H %f %h (path, the path below the argument, the argument,
 /// last name, directory), %d (depth), %s %b %k (size; space in blocks of 512 and of 1024 bytes), %m
 /// %M (mode), %u %U %g %G (owner, group; by name or number), %i %n (inode, links), %l (text of a
-/// link), %y (type), %a %c %t (times) and %Ak %Bk %Ck %Tk (k is @, +, or a letter of strftime(3);
-/// in UTC), with flags, width and precision, and the escapes \n \t \0 \NNN \c and others.
+/// link), %y %Y (type; that of what a link leads to, or N for nothing, L for a loop), %a %c %t
+/// (times) and %Ak %Bk %Ck %Tk (k is @, +, or a letter of strftime(3); in UTC), with flags, width
+/// and precision, and the escapes \n \t \0 \NNN \c and others.
 ///
 /// Paths are those in the image. Owners are numbers, or names of the image's own /etc/passwd and
 /// /etc/group; the names of the host are not used. -nouser and -nogroup need these files.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Print JSON, one object a line; for -delete as `ffs rm --json`
+    /// Print JSON, one object a line for each file; for -delete as `ffs rm --json`
     #[arg(long)]
     json: bool,
     /// Print IMAGE:/PATH, the form that the commands of ffs take
@@ -95,7 +105,7 @@ pub(crate) struct Args {
     /// Follow all symbolic links inside the image: tests are for what they lead to
     #[arg(short = 'L', overrides_with_all = ["follow_first", "physical"])]
     follow: bool,
-    /// Extended regular expressions (always so)
+    /// Extended regular expressions (the default)
     #[arg(short = 'E')]
     extended: bool,
     /// As -depth: directories after what is in them
@@ -129,7 +139,7 @@ pub(crate) fn run(mut args: Args) -> Outcome {
         let bytes = word.as_bytes();
         // Standard input: `-`, `-@2`, `-:/etc`.
         let stdin = bytes == b"-" || [b"-@", b"-:"].iter().any(|start| bytes.starts_with(*start));
-        bytes.starts_with(b"-") && !stdin || matches!(bytes, b"(" | b")" | b"!")
+        bytes.starts_with(b"-") && !stdin || matches!(bytes, b"(" | b")" | b"!" | b",")
     };
     let at = args.words.iter().position(is_expression).unwrap_or(args.words.len());
     let words = args.words.split_off(at);
@@ -238,24 +248,24 @@ impl<W: Write> Find<'_, W> {
         start: &[u8],
     ) -> Result<bool, Failure> {
         let session = self.session;
-        let mut found = Found { session, visit, actions: Vec::new(), quit: false };
+        let followed = self.args.follow || self.args.follow_first && visit.depth == 0;
+        let mut found = Found { session, visit, actions: Vec::new(), followed, quit: false };
         let holds = expression.root.holds(&mut found)?;
         self.quit = found.quit;
         let mut actions = found.actions;
         if holds && !expression.prints {
             actions.push(Action::Print);
         }
+        if self.args.json {
+            self.print_json(visit, &actions)?;
+        }
         let mut enter = true;
         for action in actions {
             match action {
                 Action::Prune => enter = expression.depth_first,
                 // They are done when the expression is evaluated.
-                Action::Quit | Action::Delete => {}
-                Action::Removed(before) if self.args.json => {
-                    changes::removed(self.out, visit.path, &before)?;
-                }
-                Action::Removed(_) => {}
-                _ if self.args.json => self.print_json(visit)?,
+                Action::Quit | Action::Delete | Action::Removed(_) => {}
+                _ if self.args.json => {}
                 Action::Print => self.print(visit, b"\n")?,
                 Action::Printf(format) => {
                     format.print(self.out, session, visit, (start, &self.prefix))?;
@@ -278,7 +288,18 @@ impl<W: Write> Find<'_, W> {
         Ok(())
     }
 
-    fn print_json(&mut self, visit: &Visit<'_>) -> Result<(), Failure> {
+    /// Prints one object for a file, for any number of actions.
+    fn print_json(&mut self, visit: &Visit<'_>, actions: &[Action]) -> Result<(), Failure> {
+        let removed = actions.iter().find_map(|action| match action {
+            Action::Removed(before) => Some(before),
+            _ => None,
+        });
+        if let Some(before) = removed {
+            return changes::removed(self.out, visit.path, before);
+        }
+        if actions.iter().all(|action| matches!(action, Action::Prune)) {
+            return Ok(());
+        }
         let target = link_text(self.session, visit);
         output::json_line(self.out, &JsonFile::new(visit.path, visit.attr, target.as_deref()))
     }

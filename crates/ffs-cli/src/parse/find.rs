@@ -75,10 +75,12 @@ pub(crate) fn number(text: &str) -> Option<Number> {
 }
 
 /// The value of -size: a number, and its unit in bytes. As on BSD, a size with a unit is compared
-/// in bytes.
+/// in bytes; the units of GNU are rounded up.
 pub(crate) fn size(text: &str) -> Option<(Number, u64)> {
     let unit: i64 = match text.as_bytes().last()? {
         b'0'..=b'9' => return Some((number(text)?, DEV_BSIZE)),
+        b'b' => return Some((number(text.get(..text.len() - 1)?)?, DEV_BSIZE)),
+        b'w' => return Some((number(text.get(..text.len() - 1)?)?, 2)),
         b'c' => 1,
         b'k' => 1 << 10,
         b'M' => 1 << 20,

@@ -43,6 +43,8 @@ pub(crate) enum What {
     /// The text of a symbolic link.
     Target,
     Type,
+    /// That of what a symbolic link leads to.
+    OtherType,
     Time(Which, Form),
 }
 
@@ -177,6 +179,7 @@ fn directive(rest: &mut &[u8]) -> Result<Piece, String> {
         b'n' => What::Links,
         b'l' => What::Target,
         b'y' => What::Type,
+        b'Y' => What::OtherType,
         b'a' => What::Time(Which::Access, Form::Ctime),
         b'c' => What::Time(Which::Change, Form::Ctime),
         b't' => What::Time(Which::Modification, Form::Ctime),

@@ -165,13 +165,21 @@ fn links_are_followed_as_by_find_of_gnu() {
         ("-H", "", &["-samefile", "to-file"]),
         ("-P", "", &["-samefile", "to-file"]),
         ("-P", "to-deep", &[]),
+        ("-P", "", &["-xtype", "l"]),
+        ("-L", "", &["-xtype", "l"]),
+        ("-H", "to-deep", &["-xtype", "l"]),
+        ("-H", "d", &["-xtype", "f,l"]),
     ] {
         let words = |inside: bool| -> Vec<String> {
             let word = |word: &&str| match (*word, inside) {
                 ("to-file" | "to-link", true) => format!("/{word}"),
                 _ => (*word).to_owned(),
             };
-            expression.iter().map(word).chain(["-printf".into(), "%p %y %s %l\\0".into()]).collect()
+            expression
+                .iter()
+                .map(word)
+                .chain(["-printf".into(), "%p %y %Y %s %l\\0".into()])
+                .collect()
         };
         let outside = words(false);
         let start = format!("./{path}");
@@ -312,12 +320,19 @@ fn each_file_that_delete_removes_is_an_object() {
     assert_eq!(plain(&found), plain(&removed));
     assert_eq!(found.len(), 5);
     assert!(found.iter().all(|line| line["after"].is_null() && line["changed"] == true));
-    // What cannot be removed is no object, and -print prints another one.
+    // One object for each file, also if there are several actions. What cannot be removed is none.
     let image = make("third.img");
-    let output = run(&["find", "--json", &image, "-name", "g", "-delete", "-print"]);
-    let all = lines(&String::from_utf8_lossy(&output.stdout));
-    assert_eq!(all.len(), 2, "{all:?}");
-    assert!(all[0]["after"].is_null() && all[1]["size"] == 0, "{all:?}");
+    for words in [["-print", "-delete"], ["-print", "-ls"], ["-delete", "-print"]] {
+        let name = if words[0] == "-print" { "g" } else { "f" };
+        let output = run(&[&["find", "--json", &image, "-name", name], &words[..]].concat());
+        let all = lines(&String::from_utf8_lossy(&output.stdout));
+        let expected = usize::from(words[1] != "-ls");
+        assert_eq!(all.len(), expected, "{words:?} {all:?}");
+        assert!(all.iter().all(|line| line["after"].is_null() && line["changed"] == true));
+    }
+    let all =
+        lines(&ok(&["find", "--json", &image, "-name", "h", "-print", ",", "-name", "h", "-ls"]));
+    assert_eq!((all.len(), &all[0]["path"]["name"]), (1, &"/t/u/h".into()), "{all:?}");
     let output = run(&["find", "--json", &image, "-name", "u", "-delete"]);
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b""[..]));
 }
@@ -336,6 +351,8 @@ fn a_delete_in_front_of_its_tests_is_a_warning() {
     assert!(warned(&["-delete", "-name", "a"]));
     assert_eq!(ok(&["ls", &image]), "", "as with find(1), all is removed");
     assert!(warned(&["-depth", "-mindepth", "1", "-delete", "-o", "-name", "a"]));
+    assert!(warned(&["-true", "-delete", "-name", "a"]));
+    assert!(warned(&["-mindepth", "1", "-print", "-delete", ",", "-type", "f"]));
     for words in [
         &["-delete"][..],
         &["-mindepth", "1", "-delete", "-print"],

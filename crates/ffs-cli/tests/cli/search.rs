@@ -64,6 +64,17 @@ const EXPRESSIONS: &[&[&str]] = &[
     &["-nogroup"],
     &["-xdev", "-type", "p"],
     &["-mount", "-user", "root", "-type", "l"],
+    &["-regextype", "posix-basic", "-regex", r".*/\(a\|l\|s\)[a-z]\+"],
+    &["-regextype", "emacs", "-regex", r".*/\(a\|l\|s\)[a-z]+"],
+    &["-xtype", "l"],
+    &["-xtype", "f,d", "-type", "l"],
+    &["-daystart", "-mtime", "0"],
+    &["-daystart", "-mtime", "+3"],
+    &["-daystart", "-mmin", "-1440"],
+    &["-name", "*a*", "-print", ",", "-type", "l", "-print"],
+    &["(", "-false", ",", "-name", "*e*", ")", "-type", "f"],
+    &["-type", "f", "-size", "-4b", "-size", "+30w"],
+    &["-noleaf", "-ignore_readdir_race", "-iwholename", "*/S*"],
 ];
 
 #[test]
@@ -95,7 +106,7 @@ fn the_same_files_are_found_as_by_find_of_the_host() {
         };
         let words = with(&inside);
         // GNU's default are the expressions of Emacs, and its paths begin with a dot.
-        let start = if words.first().is_some_and(|word| word == "-regextype") { 2 } else { 0 };
+        let start = if words.get(1).is_some_and(|word| word == "posix-extended") { 2 } else { 0 };
         let words = &words[start..];
         let args: Vec<&str> =
             ["find", &image].into_iter().chain(words.iter().map(String::as_str)).collect();
@@ -159,8 +170,10 @@ fn what_only_bsd_has_is_found_and_printed() {
         (&["-printf", "%p\\q"], "\\q: no such escape"),
         (&["-printf", "%TJ"], "%TJ: no such directive"),
         (&["-printf"], "its value is missing"),
-        (&["-regextype", "emacs"], "posix-extended, which is the default,"),
-        (&["-regex", "("], "an extended regular expression is expected"),
+        (&["-regextype", "perl"], "posix-extended (the default), posix-basic or emacs is expected"),
+        (&["-regex", "("], "-regex (: ) is missing; the expression is read as posix-extended"),
+        (&[","], ",: a test or an action is missing before it"),
+        (&["-true", ","], "the expression ends too early"),
         (&["-newermt", "yesterday"], "is not a time such as"),
         (&["-newerXY", "/f"], "no such test or action"),
         (&["-exec", "rm", "{}", ";"], "ffs find --prefix ... -print0 | xargs -0 ffs COMMAND"),
@@ -168,6 +181,8 @@ fn what_only_bsd_has_is_found_and_printed() {
     ] {
         fails(&[&["find", &image][..], expression].concat(), 64, message);
     }
+    let hint = "a file in an expression is a path of the image: /f";
+    fails(&["find", &image, "-newer", "a.img:/f"], 1, hint);
     fails(&["find", "-name", "x"], 64, "is needed before the expression");
     fails(&[&["find", &image][..], &vec!["!"; 5000], &["-true"]].concat(), 64, "too many");
     fails(&["find", &at("/missing")], 1, "/missing");
@@ -248,7 +263,7 @@ fn times_and_sizes_are_set() {
     ok(&["touch", &at("/dir/two")]);
     assert_eq!(stat("/dir/by-link")["size"], 0);
     ok(&["ln", "-s", "/missing/file", &at("/lost")]);
-    fails(&["touch", &at("/lost")], 1, "/missing/file: no such file");
+    fails(&["touch", &at("/lost")], 1, "a symbolic link to /missing/file");
     ok(&["ln", "-s", "/loop", &at("/loop")]);
     fails(&["touch", &at("/loop")], 1, "/loop: too many");
     fails(&["touch", "-d", "yesterday", &at("/new")], 64, "is not a time such as");

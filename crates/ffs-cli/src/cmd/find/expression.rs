@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use ffs_core::{Attr, Error, FileFlags, FileType, Ino, Timespec};
-use regex::bytes::Regex;
-
+use super::fnmatch::Pattern;
 use super::printf::{Format, link_text};
 use crate::fail::{Failure, show};
-use crate::namei::basename;
+use crate::namei::{Last, PathError, basename, namei};
 use crate::output;
 pub(super) use crate::parse::find::{Bits, Number, Which};
 use crate::session::Session;
 use crate::walk::Visit;
+use ffs_core::{Attr, Error, FileFlags, FileType, Ino, Timespec};
 
 /// The arguments of a search.
 pub(super) struct Expression {
@@ -32,6 +31,8 @@ pub(super) struct Expression {
 pub(super) enum Node {
     All(Vec<Node>),
     Any(Vec<Node>),
+    /// Each part is evaluated; the value is that of the last one.
+    List(Vec<Node>),
     Not(Box<Node>),
     Test(Test),
     Action(Action),
@@ -68,9 +69,11 @@ impl Which {
 /// A property of a file.
 pub(super) enum Test {
     Always(bool),
-    Name(Regex),
-    Path(Regex),
+    Name(Pattern),
+    Path(Pattern),
     Type(FileType),
+    /// The type of what a symbolic link leads to; of a followed one, that of the link.
+    OtherType(FileType),
     /// The size in units of so many bytes, rounded up.
     Size(Number, u64),
     /// The age at `now` in units of so many seconds, rounded up.
@@ -90,9 +93,9 @@ pub(super) enum Test {
     /// The same inode.
     Same(Ino),
     /// The text of a symbolic link.
-    Link(Regex),
+    Link(Pattern),
     /// The whole path.
-    Regex(Regex),
+    Regex(Pattern),
     /// The owner is none of these.
     NoUser(BTreeMap<u32, String>),
     /// The group is none of these.
@@ -105,6 +108,8 @@ pub(super) struct Found<'a> {
     pub(super) session: &'a Session,
     pub(super) visit: &'a Visit<'a>,
     pub(super) actions: Vec<Action>,
+    /// A symbolic link was followed to this file, if there was one.
+    pub(super) followed: bool,
     /// The search has ended: nothing more is evaluated.
     pub(super) quit: bool,
 }
@@ -128,6 +133,16 @@ impl Node {
                     }
                 }
                 Ok(false)
+            }
+            Node::List(parts) => {
+                let mut holds = false;
+                for part in parts {
+                    holds = part.holds(found)?;
+                    if found.quit {
+                        return Ok(false);
+                    }
+                }
+                Ok(holds)
             }
             Node::Not(part) => Ok(!part.holds(found)? && !found.quit),
             Node::Test(test) => test.holds(found),
@@ -187,6 +202,7 @@ impl Test {
             Test::Name(glob) => glob.is_match(basename(visit.path).unwrap_or(visit.path)),
             Test::Path(glob) => glob.is_match(visit.path),
             Test::Type(kind) => a.kind == *kind,
+            Test::OtherType(kind) => other_kind(found)? == Some(*kind),
             Test::Size(number, unit) => {
                 number.holds(rounded_up(i128::from(a.size), i128::from(*unit)))
             }
@@ -217,6 +233,26 @@ impl Test {
                 _ => false,
             },
         })
+    }
+}
+
+/// The type that -type does not test. A failure is reported, and there is none then.
+fn other_kind(found: &Found<'_>) -> Result<Option<FileType>, Failure> {
+    let (session, visit) = (found.session, found.visit);
+    if found.followed {
+        return Ok(session.attr_of(visit.path, Last::Keep).map(|attr| attr.kind));
+    }
+    if visit.attr.kind != FileType::Symlink {
+        return Ok(Some(visit.attr.kind));
+    }
+    match namei(&session.ffs, &session.cred, visit.path, Last::Follow) {
+        Ok(file) => Ok(Some(session.ffs.getattr(&file).kind)),
+        // A link that leads to nothing is the file itself.
+        Err(PathError::Fs(Error::NotFound | Error::NotDirectory)) => Ok(Some(FileType::Symlink)),
+        Err(error) => {
+            output::report(Err(session.failed(visit.path, error)))?;
+            Ok(None)
+        }
     }
 }
 

@@ -13,26 +13,80 @@
 //! 1. Every text is a pattern. A bracket that nothing closes is itself.
 //! 2. The time of a match is linear in the name.
 
-use regex::bytes::{Regex, RegexBuilder};
+use regex::{Regex, RegexBuilder};
 use std::iter::Peekable;
 use std::str::Chars;
 
 /// Any character, or a byte that is part of none.
-const ANY: &str = r"(?:(?s:.)|(?-u:[\x80-\xff]))";
-/// Nothing: a byte behind the end.
-const NONE: &str = r"(?:\z(?s-u:.))";
+pub(super) const ANY: &str = "(?s:.)";
+/// Nothing: a character behind the end.
+const NONE: &str = r"(?:\z(?s:.))";
+
+/// A pattern for names, which may have any bytes.
+pub(super) struct Pattern(Regex);
+
+impl Pattern {
+    /// The expression `text` of the crate `regex`. `None`: it is too large.
+    pub(super) fn new(text: &str, fold: bool) -> Option<Pattern> {
+        RegexBuilder::new(text).case_insensitive(fold).build().ok().map(Pattern)
+    }
+
+    pub(super) fn is_match(&self, name: &[u8]) -> bool {
+        match str::from_utf8(name) {
+            Ok(name) => self.0.is_match(name),
+            Err(_) => self.0.is_match(&characters(name)),
+        }
+    }
+}
+
+/// The name with a private character for each byte that is part of none. A pattern is UTF-8, so
+/// that it cannot have such a byte.
+fn characters(name: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in name.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(
+            chunk.invalid().iter().filter_map(|byte| char::from_u32(0x10_ff00 + u32::from(*byte))),
+        );
+    }
+    text
+}
+
+/// How a set in brackets is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Brackets {
+    /// As for the shell: `!` also negates, and a backslash escapes. A class or a range that does
+    /// not exist is empty.
+    Shell,
+    /// As in a regular expression, where these are errors.
+    Regex { classes: bool },
+}
+
+impl Brackets {
+    fn escapes(self) -> bool {
+        self == Brackets::Shell
+    }
+
+    /// Whether a class or a character with a name begins with `[` and `kind`.
+    fn names(self, kind: char) -> bool {
+        match kind {
+            ':' => !matches!(self, Brackets::Regex { classes: false }),
+            kind => matches!(kind, '.' | '='),
+        }
+    }
+}
 
 /// The expression for a pattern. `None`: it is too large.
-pub(crate) fn compile(pattern: &str, fold: bool) -> Option<Regex> {
-    let mut text = String::from("^(?:");
+pub(super) fn compile(pattern: &str, fold: bool) -> Option<Pattern> {
+    let mut text = String::from(r"\A(?:");
     let mut rest = pattern.chars().peekable();
     while let Some(c) = rest.next() {
         match c {
-            '*' => text.push_str(r"(?s-u:.*)"),
+            '*' => text.push_str("(?s:.*)"),
             '?' => text.push_str(ANY),
             '[' => {
                 let mut inside = rest.clone();
-                match set(&mut inside) {
+                match set(&mut inside, Brackets::Shell) {
                     Some(set) => {
                         text.push_str(&set);
                         rest = inside;
@@ -44,17 +98,18 @@ pub(crate) fn compile(pattern: &str, fold: bool) -> Option<Regex> {
             c => literal(c, &mut text),
         }
     }
-    text.push_str(")$");
-    RegexBuilder::new(&text).case_insensitive(fold).build().ok()
+    text.push_str(r")\z");
+    Pattern::new(&text, fold)
 }
 
-fn literal(c: char, text: &mut String) {
+pub(super) fn literal(c: char, text: &mut String) {
     text.push_str(&regex::escape(c.encode_utf8(&mut [0; 4])));
 }
 
-/// The set behind `[`, up to its end. `None`: nothing closes it.
-fn set(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
-    let negated = rest.next_if(|c| matches!(c, '!' | '^')).is_some();
+/// The set behind `[`, up to its end. `None`: nothing closes it, or it is an error.
+pub(super) fn set(rest: &mut Peekable<Chars<'_>>, brackets: Brackets) -> Option<String> {
+    let negates = |c: &char| *c == '^' || *c == '!' && brackets == Brackets::Shell;
+    let negated = rest.next_if(negates).is_some();
     let mut parts = String::new();
     let mut first = true;
     loop {
@@ -64,37 +119,42 @@ fn set(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
         }
         first = false;
         if c == '['
-            && let Some(kind) = rest.next_if(|c| matches!(c, ':' | '.' | '='))
+            && let Some(kind) = rest.next_if(|c| brackets.names(*c))
         {
-            named(kind, rest, &mut parts)?;
+            named(kind, rest, &mut parts, brackets)?;
             continue;
         }
-        let from = if c == '\\' { rest.next()? } else { c };
+        let from = if c == '\\' && brackets.escapes() { rest.next()? } else { c };
         let mut ahead = rest.clone();
         let mut to = from;
         if ahead.next() == Some('-') && ahead.peek().is_some_and(|c| *c != ']') {
             to = match ahead.next()? {
-                '\\' => ahead.next()?,
+                '\\' if brackets.escapes() => ahead.next()?,
                 c => c,
             };
             *rest = ahead;
         }
-        // A range in the wrong order is empty.
         if from <= to {
             parts.push_str(&format!(r"\x{{{:x}}}-\x{{{:x}}}", u32::from(from), u32::from(to)));
+        } else if brackets != Brackets::Shell {
+            return None;
         }
     }
     Some(match (negated, parts.is_empty()) {
         (false, true) => NONE.to_owned(),
         (false, false) => format!("[{parts}]"),
         (true, true) => ANY.to_owned(),
-        (true, false) => format!(r"(?:[^{parts}]|(?-u:[\x80-\xff]))"),
+        (true, false) => format!("[^{parts}]"),
     })
 }
 
 /// A class such as `[:alpha:]`, or a character such as `[.-.]`, behind its first two characters.
-/// What is none matches nothing.
-fn named(kind: char, rest: &mut Peekable<Chars<'_>>, parts: &mut String) -> Option<()> {
+fn named(
+    kind: char,
+    rest: &mut Peekable<Chars<'_>>,
+    parts: &mut String,
+    brackets: Brackets,
+) -> Option<()> {
     let mut name = String::new();
     loop {
         let c = rest.next()?;
@@ -109,11 +169,14 @@ fn named(kind: char, rest: &mut Peekable<Chars<'_>>, parts: &mut String) -> Opti
             "alnum" | "alpha" | "blank" | "cntrl" | "digit" | "graph" | "lower" | "print" | "punct"
             | "space" | "upper" | "xdigit",
         ) => parts.push_str(&format!("[:{name}:]")),
+        (':', _) if brackets != Brackets::Shell => return None,
         (':', _) => {}
         _ => {
             let mut chars = name.chars();
-            if let (Some(c), None) = (chars.next(), chars.next()) {
-                parts.push_str(&format!(r"\x{{{:x}}}", u32::from(c)));
+            match (chars.next(), chars.next()) {
+                (Some(c), None) => parts.push_str(&format!(r"\x{{{:x}}}", u32::from(c))),
+                _ if brackets != Brackets::Shell => return None,
+                _ => {}
             }
         }
     }
@@ -159,6 +222,7 @@ mod tests {
             }
         }
         assert!(is("a?", b"a\xff") && is("*", b"\xff\n") && is("[!a]", b"\xff"));
+        assert!(!is("??", "é".as_bytes()) && is("??", b"\xc3\xff") && is("?b", b"\xc3b"));
         assert!(compile("É[a-c]", true).unwrap().is_match("éB".as_bytes()));
     }
 

@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 
 use ffs_core::{Attr, FileType, QuotaType};
-use regex::bytes::{Regex, RegexBuilder};
 
 use super::expression::{Action, Expression, Node, Test, Which};
-use super::fnmatch;
+use super::fnmatch::{self, Pattern};
 use super::printf::Format;
+use super::regex::Syntax;
 use super::words::{PLAIN, VALUED, newer, takes_value};
 use crate::current;
 use crate::fail::{Failure, shell_word, show};
@@ -25,9 +25,8 @@ use bsdffs::flags;
 /// Parentheses and negations in each other at most.
 const DEEPEST: usize = 100;
 
-/// The values of -regextype with which GNU's find reads the syntax that `ffs find` reads.
-const EXTENDED: &[&str] =
-    &["posix-extended", "posix-egrep", "egrep", "posix-awk", "awk", "gnu-awk"];
+/// The operators that have a part before them.
+const BINARY: &[&str] = &["-o", "-or", "-a", "-and", ","];
 
 /// What an expression refers to.
 #[derive(Clone, Copy)]
@@ -63,9 +62,11 @@ pub(super) fn parse(words: &[OsString], context: Context<'_>) -> Result<Expressi
             prunes: false,
         },
         named_depth: context.depth_first,
+        day_start: false,
+        syntax: Syntax::default(),
     };
     if !texts.is_empty() {
-        parser.expression.root = parser.any()?;
+        parser.expression.root = parser.list()?;
     }
     let Expression { deletes, prunes, depth_first, .. } = parser.expression;
     if deletes && prunes && !parser.named_depth {
@@ -92,6 +93,10 @@ struct Parser<'a> {
     expression: Expression,
     /// -depth is in the expression.
     named_depth: bool,
+    /// -daystart is before this word.
+    day_start: bool,
+    /// The last -regextype before this word.
+    syntax: Syntax,
 }
 
 impl Parser<'_> {
@@ -104,6 +109,15 @@ impl Parser<'_> {
         let found = self.peek().is_some_and(|word| words.contains(&word));
         self.at += usize::from(found);
         found
+    }
+
+    /// Parts with commas between them.
+    fn list(&mut self) -> Result<Node, Failure> {
+        let mut parts = vec![self.any()?];
+        while self.skip(&[","]) {
+            parts.push(self.any()?);
+        }
+        Ok(if parts.len() == 1 { parts.swap_remove(0) } else { Node::List(parts) })
     }
 
     /// Parts with -o between them.
@@ -120,7 +134,7 @@ impl Parser<'_> {
         let mut parts = vec![self.part()?];
         loop {
             let joined = self.skip(&["-a", "-and"]);
-            let ends = matches!(self.peek(), None | Some("-o" | "-or" | ")"));
+            let ends = matches!(self.peek(), None | Some("-o" | "-or" | "," | ")"));
             if ends && !joined {
                 return Ok(if parts.len() == 1 { parts.swap_remove(0) } else { Node::All(parts) });
             }
@@ -136,7 +150,7 @@ impl Parser<'_> {
         let node = if self.skip(&["!", "-not"]) {
             Node::Not(Box::new(self.part()?))
         } else if self.skip(&["("]) {
-            let inside = self.any()?;
+            let inside = self.list()?;
             if !self.skip(&[")"]) {
                 return Err(Failure::usage("a closing parenthesis is missing"));
             }
@@ -144,7 +158,7 @@ impl Parser<'_> {
         } else {
             let word = self.peek().map(str::to_owned);
             let word = word.ok_or_else(|| Failure::usage("the expression ends too early"))?;
-            if matches!(&*word, ")" | "-o" | "-or" | "-a" | "-and") {
+            if word == ")" || BINARY.contains(&&*word) {
                 return Err(Failure::usage(format!(
                     "{word}: a test or an action is missing before it"
                 )));
@@ -164,16 +178,22 @@ impl Parser<'_> {
     }
 
     /// The attributes of the file at `path`.
-    fn file(&self, path: &str) -> Result<Attr, Failure> {
-        let inside = current::inside(OsStr::new(path)).map(|(_, path)| path);
-        let path = inside.as_deref().unwrap_or(path.as_bytes());
+    fn file(&self, name: &str) -> Result<Attr, Failure> {
+        let inside = current::inside(OsStr::new(name)).map(|(_, path)| path);
+        let path = inside.as_deref().unwrap_or(name.as_bytes());
         let session = self.context.session;
         let behind = if self.context.follow { session.find_opt(path, Last::Follow)? } else { None };
         let file = match behind {
-            Some(file) => file,
+            Some(file) => Ok(file),
             // A link that leads to nothing is the file itself.
-            None => session.find(path, Last::Keep)?,
+            None => session.find(path, Last::Keep),
         };
+        let file = file.map_err(|failure| match name.split_once(":/") {
+            Some((_, inside)) if !current::in_shell() => {
+                failure.hint(format!("a file in an expression is a path of the image: /{inside}"))
+            }
+            _ => failure,
+        })?;
         Ok(session.ffs.getattr(&file))
     }
 
@@ -195,12 +215,13 @@ impl Parser<'_> {
             let format = Format::new(&value, self.context.session)?;
             return Ok(Node::Action(Action::Printf(Rc::new(format))));
         }
-        if word == "-type" {
-            return kinds(&value).ok_or_else(|| wrong("one of b, c, d, f, l, p, s, or f,l"));
+        if word == "-type" || word == "-xtype" {
+            let test = if word == "-type" { Test::Type } else { Test::OtherType };
+            return kinds(&value, test).ok_or_else(|| wrong("one of b, c, d, f, l, p, s, or f,l"));
         }
-        let depth = || value.parse().map_err(|_| wrong("a number"));
         Ok(Node::Test(match word {
-            "-name" | "-path" | "-wholename" | "-lname" | "-iname" | "-ipath" | "-ilname" => {
+            "-name" | "-path" | "-wholename" | "-lname" | "-iname" | "-ipath" | "-iwholename"
+            | "-ilname" => {
                 let fold = word.starts_with("-i");
                 let glob = fnmatch::compile(&value, fold)
                     .ok_or_else(|| wrong("a pattern such as '*.c'"))?;
@@ -210,12 +231,12 @@ impl Parser<'_> {
                     _ => Test::Path(glob),
                 }
             }
-            "-regextype" if EXTENDED.contains(&&*value) => Test::Always(true),
-            "-regextype" => return Err(wrong("posix-extended, which is the default,")),
-            "-regex" | "-iregex" => {
-                let regex = regex(&value, word == "-iregex");
-                Test::Regex(regex.ok_or_else(|| wrong("an extended regular expression"))?)
+            "-regextype" => {
+                let expected = "posix-extended (the default), posix-basic or emacs";
+                self.syntax = Syntax::named(&value).ok_or_else(|| wrong(expected))?;
+                Test::Always(true)
             }
+            "-regex" | "-iregex" => Test::Regex(self.regex(word, &value)?),
             "-size" => {
                 let size = size(&value).ok_or_else(|| wrong("a size such as 100, +4k or -1G"));
                 size.map(|(number, unit)| Test::Size(number, unit))?
@@ -235,12 +256,12 @@ impl Parser<'_> {
                 let flags = flags::from_text(names).ok_or_else(|| wrong("flags such as uchg"));
                 Test::Flags(bits, flags?)
             }
-            "-maxdepth" => {
-                self.expression.max_depth = depth()?;
-                Test::Always(true)
-            }
-            "-mindepth" => {
-                self.expression.min_depth = depth()?;
+            "-maxdepth" | "-mindepth" => {
+                let depth = value.parse().map_err(|_| wrong("a number"))?;
+                match word {
+                    "-maxdepth" => self.expression.max_depth = depth,
+                    _ => self.expression.min_depth = depth,
+                }
                 Test::Always(true)
             }
             age => self.age(age, &value).ok_or_else(|| wrong("a number such as 7, +30 or -2h"))?,
@@ -263,6 +284,14 @@ impl Parser<'_> {
             "-group" => Test::Group(self.owner(word, QuotaType::Group, value)?),
             _ => return Ok(None),
         }))
+    }
+
+    fn regex(&self, word: &str, value: &str) -> Result<Pattern, Failure> {
+        self.syntax.compile(value, word == "-iregex").map_err(|why| {
+            let (value, name) = (show(value.as_bytes()), self.syntax.name());
+            Failure::usage(format!("{word} {value}: {why}"))
+                .hint(format!("the expression is read as {name}; -regextype chooses another"))
+        })
     }
 
     /// The number of the owner `value`. Names of the host do not count: they are those of another
@@ -311,9 +340,17 @@ impl Parser<'_> {
             Some(b'B') => Which::Birth,
             _ => Which::Modification,
         };
-        let unit = if word.ends_with("min") { 60 } else { DAY };
-        let (number, unit) = time(value, unit)?;
-        Some(Test::Age(which, number, unit, self.context.now))
+        let minutes = word.ends_with("min");
+        let (number, unit) = time(value, if minutes { 60 } else { DAY })?;
+        let now = self.context.now;
+        let midnight = now.saturating_sub(now.rem_euclid(DAY));
+        // As in GNU's find: minutes before the end of today, and today is the day 0.
+        let now = match (self.day_start, minutes) {
+            (false, _) => now,
+            (true, true) => midnight.saturating_add(DAY),
+            (true, false) => midnight,
+        };
+        Some(Test::Age(which, number, unit, now))
     }
 
     fn without_value(&mut self, word: &str) -> Result<Option<Node>, Failure> {
@@ -327,7 +364,18 @@ impl Parser<'_> {
             word => {
                 return Ok(Some(Node::Test(match word {
                     "-empty" => Test::Empty,
-                    "-true" | "-xdev" | "-mount" | "-warn" | "-nowarn" => Test::Always(true),
+                    "-true"
+                    | "-xdev"
+                    | "-mount"
+                    | "-warn"
+                    | "-nowarn"
+                    | "-noleaf"
+                    | "-ignore_readdir_race"
+                    | "-noignore_readdir_race" => Test::Always(true),
+                    "-daystart" => {
+                        self.day_start = true;
+                        Test::Always(true)
+                    }
                     "-false" => Test::Always(false),
                     "-nouser" => Test::NoUser(self.known(word, QuotaType::User)?),
                     "-nogroup" => Test::NoGroup(self.known(word, QuotaType::Group)?),
@@ -373,8 +421,8 @@ fn check_word(word: &str) -> Result<(), Failure> {
 }
 
 /// The test for one of the types in a list with commas.
-fn kinds(text: &str) -> Option<Node> {
-    let tests = text.split(',').map(|one| kind(one).map(|kind| Node::Test(Test::Type(kind))));
+fn kinds(text: &str, test: fn(FileType) -> Test) -> Option<Node> {
+    let tests = text.split(',').map(|one| kind(one).map(|kind| Node::Test(test(kind))));
     tests.collect::<Option<Vec<_>>>().map(Node::Any)
 }
 
@@ -389,26 +437,4 @@ fn kind(text: &str) -> Option<FileType> {
         "s" => FileType::Socket,
         _ => return None,
     })
-}
-
-/// An extended regular expression for a whole path; none if it is not valid.
-fn regex(text: &str, fold: bool) -> Option<Regex> {
-    // A parenthesis of `text` must not close that around it.
-    Regex::new(text).ok()?;
-    let mut builder = RegexBuilder::new(&format!("^(?:{text})$"));
-    builder.case_insensitive(fold).dot_matches_new_line(true).build().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn regular_expressions_are_for_whole_paths() {
-        let is = |text: &str, path: &str| regex(text, false).unwrap().is_match(path.as_bytes());
-        assert!(is("/a.*|b", "/a\nb") && is("/(a|ab)", "/ab") && !is("/a", "/ab"));
-        assert!(
-            regex("a)|(b", false).is_none() && regex("É", true).unwrap().is_match("é".as_bytes())
-        );
-    }
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use ffs_core::{Attr, FileType, QuotaType, Timespec};
+use ffs_core::{Error, FileType, QuotaType, Timespec};
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 
 use crate::fail::{Failure, show};
-use crate::namei::basename;
+use crate::namei::{Last, PathError, basename, namei};
 use crate::output;
 use crate::owner::{file_inside, names_of};
 use crate::parse::printf::{Form, Piece, What, parse};
@@ -90,7 +90,8 @@ impl Format {
                 What::Gid => a.gid.to_string().into(),
                 What::Inode => a.ino.0.to_string().into(),
                 What::Links => a.nlink.to_string().into(),
-                What::Type => letter(a).into(),
+                What::Type => letter(a.kind).into(),
+                What::OtherType => other_letter(session, visit).into(),
                 What::Time(which, form) => time(which.of(a), *form).into(),
             };
             pad.text(&mut line, &text);
@@ -143,8 +144,24 @@ fn directory(path: &[u8]) -> &[u8] {
     }
 }
 
-fn letter(a: &Attr) -> &'static str {
-    match a.kind {
+/// The letter of what a symbolic link leads to: `N` for nothing, `L` for a loop.
+fn other_letter(session: &Session, visit: &Visit<'_>) -> &'static str {
+    if visit.attr.kind != FileType::Symlink {
+        return letter(visit.attr.kind);
+    }
+    match namei(&session.ffs, &session.cred, visit.path, Last::Follow) {
+        Ok(file) => letter(session.ffs.getattr(&file).kind),
+        Err(PathError::Fs(Error::NotFound | Error::NotDirectory)) => "N",
+        Err(PathError::Loop) => "L",
+        Err(error) => {
+            output::error(session.failed(visit.path, error).text);
+            "?"
+        }
+    }
+}
+
+fn letter(kind: FileType) -> &'static str {
+    match kind {
         FileType::Regular => "f",
         FileType::Directory => "d",
         FileType::Symlink => "l",

@@ -5,8 +5,26 @@ use std::ffi::OsString;
 use crate::parse::find::Which;
 
 pub(super) const PLAIN: &[&str] = &[
-    "-print", "-print0", "-ls", "-prune", "-quit", "-delete", "-empty", "-nouser", "-nogroup",
-    "-true", "-false", "-depth", "-xdev", "-mount", "-warn", "-nowarn",
+    "-print",
+    "-print0",
+    "-ls",
+    "-prune",
+    "-quit",
+    "-delete",
+    "-empty",
+    "-nouser",
+    "-nogroup",
+    "-true",
+    "-false",
+    "-depth",
+    "-xdev",
+    "-mount",
+    "-warn",
+    "-nowarn",
+    "-daystart",
+    "-noleaf",
+    "-ignore_readdir_race",
+    "-noignore_readdir_race",
 ];
 pub(super) const VALUED: &[&str] = &[
     "-name",
@@ -14,7 +32,9 @@ pub(super) const VALUED: &[&str] = &[
     "-path",
     "-ipath",
     "-wholename",
+    "-iwholename",
     "-type",
+    "-xtype",
     "-size",
     "-links",
     "-inum",
@@ -27,6 +47,8 @@ pub(super) const VALUED: &[&str] = &[
     "-newer",
     "-anewer",
     "-cnewer",
+    "-mnewer",
+    "-Bnewer",
     "-samefile",
     "-regex",
     "-iregex",
@@ -56,9 +78,15 @@ const OPTIONS: &[&str] = &[
     "-warn",
     "-nowarn",
     "-regextype",
+    "-daystart",
+    "-noleaf",
+    "-ignore_readdir_race",
+    "-noignore_readdir_race",
 ];
-const OPERATORS: &[&str] = &["(", ")", "!", "-not", "-a", "-and", "-o", "-or"];
+const OPERATORS: &[&str] = &["(", ")", "!", "-not", "-a", "-and", "-o", "-or", ","];
 const ACTIONS: &[&str] = &["-print", "-print0", "-printf", "-ls", "-prune", "-quit", "-delete"];
+/// Words that are true for each file, so that they limit nothing behind them.
+const ALWAYS: &[&str] = &["-true", "-print", "-print0", "-printf", "-ls", "-prune"];
 
 pub(super) fn takes_value(word: &str) -> bool {
     VALUED.contains(&word) || newer(word).is_some()
@@ -76,9 +104,10 @@ pub(super) fn newer(word: &str) -> Option<(Which, Option<Which>)> {
         })
     };
     match word {
-        "-newer" => Some((Which::Modification, Some(Which::Modification))),
+        "-newer" | "-mnewer" => Some((Which::Modification, Some(Which::Modification))),
         "-anewer" => Some((Which::Access, Some(Which::Modification))),
         "-cnewer" => Some((Which::Change, Some(Which::Modification))),
+        "-Bnewer" => Some((Which::Birth, Some(Which::Modification))),
         _ => match word.strip_prefix("-newer")?.as_bytes() {
             [x, b't'] => Some((which(*x)?, None)),
             [x, y] => Some((which(*x)?, Some(which(*y)?))),
@@ -104,11 +133,11 @@ pub(super) fn has(words: &[OsString], name: &str) -> bool {
     names(words).any(|word| word == name)
 }
 
-/// Whether -delete comes first and a test behind it, which then limits nothing; -nowarn turns
+/// Whether no test is before -delete and one behind it, which then limits nothing; -nowarn turns
 /// the warning off.
 pub(super) fn deletes_before_tests(words: &[OsString]) -> bool {
     let of = |lists: &[&[&str]], word: &str| lists.iter().any(|list| list.contains(&word));
-    let mut primaries = names(words).filter(|word| !of(&[OPTIONS, OPERATORS], word));
+    let mut primaries = names(words).filter(|word| !of(&[OPTIONS, OPERATORS, ALWAYS], word));
     let first = primaries.next() == Some("-delete");
     let tests = primaries.any(|word| word.starts_with('-') && !of(&[ACTIONS], word));
     first && tests && !has(words, "-nowarn")
@@ -136,6 +165,8 @@ mod tests {
             "-delete -name x",
             "-depth -maxdepth 3 ( -delete -o -type f )",
             "! -delete -print -empty",
+            "-true -delete -name x",
+            "-print -true , -delete , -size +1",
         ] {
             assert!(deletes_before_tests(&of(words)), "{words}");
         }
@@ -143,6 +174,8 @@ mod tests {
             "-delete",
             "-delete -print",
             "-delete -maxdepth 2",
+            "-delete -true",
+            "-print -daystart -mtime 0 -delete -type f",
             "-depth 2 -delete",
             "-name x -delete -type f",
             "-nowarn -delete -name x",
