@@ -128,7 +128,8 @@ pub fn namei_from(
 /// Looks up the directory of `path` and returns it with the last name, which need not exist.
 ///
 /// # Errors
-/// [`PathError`]; [`Error::Invalid`] if the path ends in no name (`/`, `..`).
+/// [`PathError`]; [`Error::Invalid`] if the path ends in no name (`/`, `..`);
+/// [`Error::NotDirectory`] if a slash follows the name of a file that is no directory.
 pub fn parent(ffs: &Ffs, cred: &Cred, path: &[u8]) -> Result<(Vnode, Vec<u8>), PathError> {
     parent_from(ffs, cred, ffs.root()?, path)
 }
@@ -152,17 +153,43 @@ pub fn parent_from(
             if root { "this is the root directory" } else { "the path does not end in a name" };
         return Err(Error::Invalid(why).into());
     }
-    Ok((namei_from(ffs, cred, at, &path[..start], Last::Follow)?, name.to_vec()))
+    let dir = namei_from(ffs, cred, at, &path[..start], Last::Follow)?;
+    if end < path.len() {
+        match ffs.lookup(cred, &dir, name) {
+            Ok(file) if ffs.getattr(&file).kind == FileType::Directory => {}
+            Ok(_) => return Err(Error::NotDirectory.into()),
+            Err(Error::NotFound) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok((dir, name.to_vec()))
 }
 
 /// Where a file is created that `path` leads to: as [`parent`], with symbolic links at the end of
 /// the path followed, also to a name that does not exist.
 ///
 /// # Errors
-/// As [`parent`].
+/// As [`parent`]; [`Error::IsDirectory`] if the path or the text of a link ends in a slash.
 pub fn target(ffs: &Ffs, cred: &Cred, path: &[u8]) -> Result<(Vnode, Vec<u8>), PathError> {
-    let (mut dir, mut name) = parent(ffs, cred, path)?;
+    target_from(ffs, cred, ffs.root()?, path)
+}
+
+/// As [`target`], from the directory `at`.
+///
+/// # Errors
+/// As [`target`].
+pub fn target_from(
+    ffs: &Ffs,
+    cred: &Cred,
+    mut at: Vnode,
+    path: &[u8],
+) -> Result<(Vnode, Vec<u8>), PathError> {
+    let mut path = path.to_vec();
     for _ in 0..=MAXSYMLINKS {
+        if path.ends_with(b"/") {
+            return Err(Error::IsDirectory.into());
+        }
+        let (dir, name) = parent_from(ffs, cred, at, &path)?;
         let found = match ffs.lookup(cred, &dir, &name) {
             Err(Error::NotFound) => return Ok((dir, name)),
             found => found?,
@@ -170,9 +197,8 @@ pub fn target(ffs: &Ffs, cred: &Cred, path: &[u8]) -> Result<(Vnode, Vec<u8>), P
         if ffs.getattr(&found).kind != FileType::Symlink {
             return Ok((dir, name));
         }
-        let to = ffs.readlink(&found)?;
-        let at = if to.starts_with(b"/") { ffs.root()? } else { dir };
-        (dir, name) = parent_from(ffs, cred, at, &to)?;
+        path = ffs.readlink(&found)?;
+        at = if path.starts_with(b"/") { ffs.root()? } else { dir };
     }
     Err(PathError::Loop)
 }

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ffs_core::{
-    Atime, Cred, Env, Ffs, MountOptions, OrderingPolicy, RenameMode, SetAttr, StatFs, Vnode,
+    Atime, Cred, Env, Error, Ffs, FileType, MountOptions, OrderingPolicy, RenameMode, SetAttr,
+    StatFs, Vnode,
 };
 use ffs_device::{BlockDevice, LockWait};
 
@@ -275,7 +276,12 @@ impl Volume {
     /// As [`std::fs::rename`].
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
         let (from_dir, from) = self.parent(from.as_ref())?;
-        let (to_dir, to) = self.parent(to.as_ref())?;
+        let file = self.fs().lookup(self.cred(), &from_dir, &from)?;
+        let (to_dir, to) = match self.fs().getattr(&file).kind {
+            FileType::Directory => self.parent(to.as_ref())?,
+            _ => self.parent_of_file(to.as_ref())?,
+        };
+        drop(file);
         let (from, to) = ((&from_dir, from.as_slice()), (&to_dir, to.as_slice()));
         Ok(self.fs().rename(self.cred(), from, to, RenameMode::Replace)?)
     }
@@ -286,7 +292,7 @@ impl Volume {
     /// As [`std::fs::hard_link`].
     pub fn hard_link(&self, file: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Result<()> {
         let file = self.find(file.as_ref(), Last::Keep)?;
-        let (dir, name) = self.parent(link.as_ref())?;
+        let (dir, name) = self.parent_of_file(link.as_ref())?;
         Ok(self.fs().link(self.cred(), &file, &dir, &name)?)
     }
 
@@ -295,7 +301,7 @@ impl Volume {
     /// # Errors
     /// As [`std::os::unix::fs::symlink`].
     pub fn symlink(&self, target: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Result<()> {
-        let (dir, name) = self.parent(link.as_ref())?;
+        let (dir, name) = self.parent_of_file(link.as_ref())?;
         self.fs().symlink(self.cred(), &dir, &name, bytes(target.as_ref()))?;
         Ok(())
     }
@@ -359,6 +365,12 @@ impl Volume {
 
     pub(crate) fn parent(&self, path: &Path) -> io::Result<(Vnode, Vec<u8>)> {
         Ok(namei::parent(self.fs(), self.cred(), bytes(path))?)
+    }
+
+    /// As [`Volume::parent`], for the name of a file that is no directory: no slash follows it.
+    fn parent_of_file(&self, path: &Path) -> io::Result<(Vnode, Vec<u8>)> {
+        let place = self.parent(path)?;
+        if bytes(path).ends_with(b"/") { Err(Error::NotDirectory.into()) } else { Ok(place) }
     }
 }
 

@@ -208,3 +208,60 @@ fn a_volume_answers_as_the_host_does() {
     }
     pair.volume.close().unwrap();
 }
+
+/// A change of the path with the number of the change, on both sides.
+fn change(pair: &Pair, number: usize, path: &str) -> Option<()> {
+    let (v, h) = (&pair.volume, pair.host.as_path());
+    let (ours, theirs) = match number {
+        0 => (v.write(path, "x"), fs::write(h.join(path), "x")),
+        1 => (v.rename("plain", path), fs::rename(h.join("plain"), h.join(path))),
+        2 => (v.rename("full", path), fs::rename(h.join("full"), h.join(path))),
+        3 => (v.rename(path, "moved"), fs::rename(h.join(path), h.join("moved"))),
+        4 => (v.hard_link("plain", path), fs::hard_link(h.join("plain"), h.join(path))),
+        5 => (v.symlink("plain", path), symlink("plain", h.join(path))),
+        6 => (v.remove_file(path), fs::remove_file(h.join(path))),
+        7 => (v.remove_dir(path), fs::remove_dir(h.join(path))),
+        8 => (v.create_dir(path), fs::create_dir(h.join(path))),
+        9 => {
+            let ours = OpenOptions::new().write(true).create_new(true).open(v, path);
+            let theirs = fs::OpenOptions::new().write(true).create_new(true).open(h.join(path));
+            (ours.map(drop), theirs.map(drop))
+        }
+        _ => return None,
+    };
+    assert_eq!(ours.is_ok(), theirs.is_ok(), "change {number} of {path}: {ours:?}, {theirs:?}");
+    Some(())
+}
+
+#[test]
+fn a_slash_at_the_end_of_a_path_is_for_a_directory() {
+    rustix::process::umask(rustix::fs::Mode::from(0o022));
+    for path in ["new/", "file/", "dir/", "link/", "link-to-file/", "dangling/", "to-slash"] {
+        for number in 0.. {
+            let pair = Pair::new();
+            let (v, h) = (&pair.volume, pair.host.as_path());
+            for name in ["plain", "file"] {
+                v.write(name, name).unwrap();
+                fs::write(h.join(name), name).unwrap();
+            }
+            for name in ["dir", "full", "full/below"] {
+                v.create_dir(name).unwrap();
+                fs::create_dir(h.join(name)).unwrap();
+            }
+            for (name, text) in [
+                ("link", "dir"),
+                ("link-to-file", "file"),
+                ("dangling", "none"),
+                ("to-slash", "none/"),
+            ] {
+                v.symlink(text, name).unwrap();
+                symlink(text, h.join(name)).unwrap();
+            }
+            let Some(()) = change(&pair, number, path) else { break };
+            let mut there = Vec::new();
+            tree_there(&pair.host, &pair.host, &mut there);
+            there.sort();
+            assert_eq!(tree_here(&pair.volume), there, "after change {number} of {path}");
+        }
+    }
+}

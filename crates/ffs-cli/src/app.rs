@@ -9,6 +9,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::bgfsck;
@@ -211,7 +212,10 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
                 usage_code(known)
             }
         },
-        Err(error) => output::usage(error, usage_code(known)),
+        Err(error) => {
+            let code = code_of(&error, command);
+            output::usage(error, code)
+        }
     }
 }
 
@@ -234,8 +238,11 @@ fn lab_args(mut args: Vec<OsString>) -> Vec<OsString> {
     let line = command_line();
     let experiment = |word| line.find_subcommand("lab").and_then(|lab| lab.find_subcommand(word));
     let is_command = |word| doc(word).is_some() && experiment(word).is_none();
-    let is_of_ffs = match words.first() {
+    // `ffs-lab help newfs` is about the command that `ffs-lab newfs` runs.
+    let topic = words.iter().find(|word| **word != "help");
+    let is_of_ffs = match topic {
         Some(word) => is_command(word),
+        None if !words.is_empty() => false,
         None => args[1..].iter().any(|arg| arg == "-V" || arg == "--version"),
     };
     args[0] = "ffs".into();
@@ -300,7 +307,10 @@ fn alone<A: Args>(
             start_log(command);
             finish(run(args), usage_code(doc))
         }
-        Err(error) => output::usage(error, usage_code(doc)),
+        Err(error) => {
+            let code = code_of(&error, command);
+            output::usage(error, code)
+        }
     }
 }
 
@@ -342,6 +352,16 @@ fn usage_code(doc: Option<&Doc>) -> u8 {
     doc.map_or(EX_USAGE, |doc| doc.usage_code)
 }
 
+/// The exit code of a command line that clap refuses. tunefs(8) has one for a wrong value.
+fn code_of(error: &clap::Error, command: &str) -> u8 {
+    let value = error.get(ContextKind::InvalidValue);
+    let wrong = matches!(value, Some(ContextValue::String(value)) if !value.is_empty());
+    match command {
+        "tunefs" if wrong => cmd::tunefs::BAD_VALUE,
+        _ => usage_code(doc(command)),
+    }
+}
+
 /// Prints the error of a command; returns the exit code, `usage_code` for a wrong command line.
 fn finish(outcome: Outcome, usage_code: u8) -> u8 {
     match outcome {
@@ -380,7 +400,11 @@ mod tests {
             ("run --out newfs", "lab run --out newfs"),
             ("--log debug run", "lab --log debug run"),
             ("--help", "lab --help"),
+            ("help", "lab help"),
             ("help run", "lab help run"),
+            ("help find", "help find"),
+            ("help lab run", "help lab run"),
+            ("help no-such-experiment", "lab help no-such-experiment"),
             ("no-such-experiment", "lab no-such-experiment"),
             ("lab run", "lab run"),
             ("newfs -s 1m a", "newfs -s 1m a"),

@@ -35,7 +35,14 @@ impl ArchiveFile {
     /// It cannot be created, or is the image.
     pub(crate) fn create(path: &Path, image: &OsStr, what: &str) -> Result<ArchiveFile, Failure> {
         let fail = |error: io::Error| {
-            Failure::new(path.display(), format!("cannot be created: {}", host_words(&error)))
+            // Of a temporary file, the error has a name that the user did not give.
+            let words = host_words(&error);
+            let words = words.split(" at path ").next().unwrap_or_default();
+            let failure = Failure::new(path.display(), format!("cannot be created: {words}"));
+            match error.kind() {
+                io::ErrorKind::NotFound => failure.hint("make the directory first"),
+                _ => failure,
+            }
         };
         let stream = |file| ArchiveFile::Stream(BufWriter::with_capacity(BUFFER, file));
         if path == Path::new("-") {

@@ -77,6 +77,9 @@ impl Failure {
             io::ErrorKind::ReadOnlyFilesystem => {
                 failure.hint("choose a directory on a writable file system")
             }
+            io::ErrorKind::FileTooLarge => {
+                failure.hint("the file system of the host has no files of this size")
+            }
             _ => failure,
         }
     }

@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 
 pub(crate) use bsdffs::namei::{Last, PathError, basename, components, join};
-use bsdffs::namei::{namei_from, parent_from};
+use bsdffs::namei::{namei_from, parent_from, target_from};
 use ffs_core::{Attr, Cred, Error, Ffs, Ino, NodeKind, Vnode};
 
 use crate::fail::{Failure, show};
@@ -27,11 +27,17 @@ pub(crate) fn namei(ffs: &Ffs, cred: &Cred, path: &[u8], last: Last) -> Result<V
 /// # Errors
 /// [`PathError`]; [`Error::Invalid`] if the path ends in no name.
 pub(crate) fn parent(ffs: &Ffs, cred: &Cred, path: &[u8]) -> Result<(Vnode, Vec<u8>), PathError> {
+    let (at, rest) = start_of_name(ffs, path)?;
+    parent_from(ffs, cred, at, rest)
+}
+
+/// As [`start`], of a path that ends in a name.
+fn start_of_name<'a>(ffs: &Ffs, path: &'a [u8]) -> Result<(Vnode, &'a [u8]), PathError> {
     let (at, rest) = start(ffs, path)?;
     if path.starts_with(b"#") && components(rest).next().is_none() {
         return Err(Error::Invalid("a number names a file, not its name in a directory").into());
     }
-    parent_from(ffs, cred, at, rest)
+    Ok((at, rest))
 }
 
 /// The number at the beginning of `#1234` or `#1234/name`, if it is one, and the rest.
@@ -97,18 +103,33 @@ impl Session {
     /// Creates the file at `path`, behind symbolic links, which does not exist. Returns it with its
     /// directory and its name there.
     pub(crate) fn create(&self, path: &[u8]) -> Result<(Vnode, Vnode, Vec<u8>), Failure> {
-        let mut at = path.to_vec();
-        // namei has followed the links, and would have refused too many of them.
-        while let Some(link) = self.find_opt(&at, Last::Keep)? {
-            let target = self.ffs.readlink(&link).map_err(|error| self.failed(&at, error))?;
-            let dir = at.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
-            at.truncate(if target.starts_with(b"/") { 0 } else { dir });
-            at.extend_from_slice(&target);
-        }
-        let (dir, name) = self.find_parent(&at)?;
+        let (dir, name) = self.find_target(path)?;
         let perm = 0o666 & !umask();
         let made = self.ffs.create(&self.cred, &dir, &name, NodeKind::Regular, perm);
-        made.map(|file| (file, dir, name)).map_err(|error| self.failed(&at, error))
+        made.map(|file| (file, dir, name)).map_err(|error| self.failed(path, error))
+    }
+
+    /// Where the file at `path` is created, behind symbolic links: its directory and its name.
+    pub(crate) fn find_target(&self, path: &[u8]) -> Result<(Vnode, Vec<u8>), Failure> {
+        if path.ends_with(b"/") {
+            return Err(self.no_directory(path));
+        }
+        start_of_name(&self.ffs, path)
+            .and_then(|(at, rest)| target_from(&self.ffs, &self.cred, at, rest))
+            .map_err(|error| {
+                let failure = self.failed(path, error);
+                let link = self.find_opt(path, Last::Keep).ok().flatten();
+                match link.and_then(|link| self.ffs.readlink(&link).ok()) {
+                    Some(to) => failure.hint(format!("it is a symbolic link to {}", show(&to))),
+                    None => failure,
+                }
+            })
+    }
+
+    /// The failure for a path with a slash at its end that is the name of a new file.
+    pub(crate) fn no_directory(&self, path: &[u8]) -> Failure {
+        let failure = Failure::new(format!("{}:{}", self.image(), show(path)), "no such directory");
+        failure.hint("a slash at the end is for a directory: leave it out")
     }
 
     /// A failure at `path` of this image.

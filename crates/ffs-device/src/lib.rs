@@ -41,6 +41,7 @@ pub mod lock;
 pub mod mem;
 pub mod partition;
 pub mod power;
+pub mod process;
 pub mod record;
 
 use std::io::{self, IoSlice, IoSliceMut};

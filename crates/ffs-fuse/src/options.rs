@@ -288,10 +288,10 @@ words! {
     "umask" "an octal number" "every file is shown with all permissions but those of this mask, \
         without set-id bits and access list; new files and chmod(2) set those on the volume"
         |o, v| o.owners.set_umask(v);
-    "idmap" "u, g or b, and VOLUME:SHOWN:COUNT" "ids from VOLUME on are shown as those from SHOWN \
-        on: u of users, g of groups, b of both, as the X-mount.idmap of mount(8); may be given \
-        several times; an id without a range is shown as 4294967294, and a process whose id \
-        no range has cannot make files"
+    "idmap" "u, g or b, and VOLUME:SHOWN:COUNT, no id twice" "ids from VOLUME on are shown as \
+        those from SHOWN on: u of users, g of groups, b of both, as the X-mount.idmap of mount(8); \
+        may be given several times; an id without a range is shown as 4294967294, and a process \
+        whose id no range has cannot make files"
         |o, v| o.owners.add_map(v);
     "writeback" "" "the kernel caches writes: replace_order covers them once the file is closed or \
         synced, and SEEK_DATA and SEEK_HOLE report the whole file as data"

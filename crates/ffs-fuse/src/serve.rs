@@ -12,6 +12,8 @@ use crate::wire::{Device, Features};
 use ffs_core::{CheckNeed, Env, Ffs};
 use ffs_device::lock::LockWait;
 use ffs_image::OpenOptions;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,11 +140,14 @@ fn mount_params(
     read_only: bool,
 ) -> MountParams {
     let o = &request.options;
-    let source = source.canonicalize().unwrap_or_else(|_| source.to_owned());
-    let block_device = kernel::is_block_device(&source);
+    let file = source.canonicalize().unwrap_or_else(|_| source.to_owned());
+    let block_device = kernel::is_block_device(&file);
     let shown = o.fsname.as_ref().filter(|_| !block_device).map(PathBuf::from);
+    // The kernel opens a block device by its source.
+    let named =
+        || if block_device { file.clone() } else { with_rest(&file, source, &request.image) };
     MountParams {
-        source: shown.unwrap_or(source),
+        source: shown.unwrap_or_else(named),
         mount_point: mount_point.to_owned(),
         block_device,
         read_only,
@@ -151,6 +156,22 @@ fn mount_params(
         suid: o.suid.unwrap_or(request.like_mount && !o.owners.differ()),
         dev: o.dev.unwrap_or(request.like_mount && !o.owners.differ()),
         exec: o.exec,
+    }
+}
+
+/// The name of a mount of `file` in the mount table. A partition or a snapshot that `image` names
+/// behind `source` is a part of it, so that mount(8) recognises the line of fstab. mount(8)
+/// resolves the links in the name of a file, but not those in `IMAGE@N`.
+fn with_rest(file: &Path, source: &Path, image: &OsStr) -> PathBuf {
+    let rest = image.as_bytes().strip_prefix(source.as_os_str().as_bytes());
+    match rest.filter(|rest| matches!(rest.first(), Some(b'@' | b':'))) {
+        Some(_) if source.is_absolute() => PathBuf::from(image),
+        Some(rest) => {
+            let mut name = file.as_os_str().to_owned();
+            name.push(OsStr::from_bytes(rest));
+            name.into()
+        }
+        None => file.to_owned(),
     }
 }
 
@@ -258,4 +279,28 @@ fn start_session(
         Ok(Connected { session, io_uring })
     };
     start().map_err(MountError::Session)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_table_names_the_partition() {
+        let named = |file: &str, source: &str, image: &str| {
+            with_rest(Path::new(file), Path::new(source), OsStr::new(image))
+        };
+        for (file, source, image, expected) in [
+            ("/srv/a.img", "a.img", "a.img", "/srv/a.img"),
+            ("/srv/a.img", "a.img", "a.img@2", "/srv/a.img@2"),
+            ("/srv/a.img", "/link/a.img", "/link/a.img", "/srv/a.img"),
+            ("/srv/a.img", "/link/a.img", "/link/a.img@p2", "/link/a.img@p2"),
+            ("/srv/a.img", "a.img", "a.img@2:/.snap/day", "/srv/a.img@2:/.snap/day"),
+            ("/srv/a.img", "a.img", "a.img:/.snap/day", "/srv/a.img:/.snap/day"),
+            ("nbd://h/x", "nbd://h/x", "nbd://h/x@2", "nbd://h/x@2"),
+            ("/srv/a", "a", "ab", "/srv/a"),
+        ] {
+            assert_eq!(named(file, source, image), Path::new(expected), "{image}");
+        }
+    }
 }

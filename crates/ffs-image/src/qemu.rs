@@ -14,10 +14,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
+use ffs_device::process::signal_all;
 use ffs_device::{BlockDevice, DeviceError, Durability, FileDevice};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 
 use crate::image::{DiskImage, Refused};
 use crate::magic::Format;
@@ -100,7 +101,8 @@ pub(crate) fn open(
     let cannot = |error| failed(&format!("cannot be started: {}", ffs_device::host_words(error)));
     let mut shell = command.spawn().map_err(cannot)?;
     if !prints(&shell, START_TIME) {
-        kill_all(&shell);
+        // `qemu-nbd` leaves the group of its parent.
+        signal_all(Pid::from_child(&shell), Signal::KILL);
         let _ = shell.wait();
         return Err(failed(&format!("does not open it within {START_TIME} seconds")));
     }
@@ -130,22 +132,6 @@ fn prints(shell: &Child, seconds: i64) -> bool {
     let Some(output) = &shell.stdout else { return true };
     let limit = Timespec { tv_sec: seconds, tv_nsec: 0 };
     !matches!(poll(&mut [PollFd::new(output, PollFlags::IN)], Some(&limit)), Ok(0))
-}
-
-/// Ends the shell and all programs that it has started. `qemu-nbd` leaves the group of its parent.
-fn kill_all(shell: &Child) {
-    let mut found = vec![Pid::from_child(shell)];
-    let mut next = 0;
-    while let Some(pid) = found.get(next).map(|pid| pid.as_raw_nonzero()) {
-        let below = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let below = below.unwrap_or_default();
-        found.extend(below.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)));
-        next += 1;
-    }
-    for pid in found {
-        // It fails only if the process has just ended.
-        let _ = kill_process(pid, Signal::KILL);
-    }
 }
 
 /// The line that the shell prints when `qemu-nbd` serves; `None` if it ended before.

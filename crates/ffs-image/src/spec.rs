@@ -20,13 +20,14 @@ fn scheme_len(bytes: &[u8]) -> Option<usize> {
     SCHEMES.iter().find(|scheme| bytes.starts_with(scheme)).map(|scheme| scheme.len())
 }
 
-/// Splits a URI from the path inside the image that follows it: the first `:/` behind the scheme
-/// separates, or a `:` at the end. `None` if `arg` is no URI, or has no path.
+/// Splits a URI from the path inside the image that follows it: the first `:/` or `:#` behind the
+/// scheme separates, or a `:` at the end. `None` if `arg` is no URI, or has no path.
 #[must_use]
 pub fn split_uri(arg: &OsStr) -> Option<(&OsStr, &[u8])> {
     let bytes = arg.as_bytes();
     let start = scheme_len(bytes)?;
-    let colon = bytes[start..].windows(2).position(|two| two == b":/").map(|at| start + at);
+    let separates = |two: &[u8]| two == b":/" || two == b":#";
+    let colon = bytes[start..].windows(2).position(separates).map(|at| start + at);
     match colon {
         Some(at) => Some((OsStr::from_bytes(&bytes[..at]), &bytes[at + 1..])),
         None => bytes.strip_suffix(b":").map(|uri| (OsStr::from_bytes(uri), b"/".as_slice())),
@@ -107,6 +108,7 @@ mod tests {
         assert_eq!(split("nbd://h:/etc:/x"), Some(("nbd://h", b"/etc:/x".as_slice())));
         let unix = "nbd+unix:///?socket=/run/a";
         assert_eq!(split("nbd+unix:///?socket=/run/a:"), Some((unix, b"/".as_slice())));
+        assert_eq!(split("nbd+unix:///?socket=/run/a:#2"), Some((unix, b"#2".as_slice())));
         assert_eq!(split("nbd+unix:///?socket=/run/a@2"), None);
         assert_eq!(split("disk.img:/etc"), None);
         assert!(is_uri(OsStr::new(unix)) && !is_uri(OsStr::new("nbd:/x")));

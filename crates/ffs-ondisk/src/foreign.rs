@@ -7,8 +7,8 @@
 //!    [`crate::Superblock::flags`] and preserved by every write.
 
 use crate::other_content::{
-    DMG, DUMP, EWF, GELI, ISO, LUKS, LZ4, QCOW2, RAR, SEVEN_ZIP, SQUASHFS, TAR, VDI, VHD, VHDX,
-    VMDK, ZFS, ZIP,
+    COMPRESS, DMG, DUMP, EWF, GELI, ISO, LUKS, LZ4, LZIP, LZMA, PARALLELS, QCOW2, QED, RAR,
+    SEVEN_ZIP, SQUASHFS, TAR, VDI, VHD, VHDX, VMDK, ZFS, ZIP,
 };
 use crate::sbfields::{MAGIC_OFFSET, SbFields};
 use crate::wire::{Endian, get};
@@ -74,7 +74,7 @@ pub fn label_name(start: &[u8]) -> Option<&'static str> {
 /// Signatures of other file systems: bytes at offsets, all of which must match.
 type Signs = &'static [(u64, &'static [u8])];
 
-const OTHERS: [(Signs, &str); 33] = [
+const OTHERS: [(Signs, &str); 39] = [
     (&[(1080, b"\x53\xef"), (1101, b"\0\0\0")], "an ext2, ext3 or ext4 file system"),
     (&[(0, b"XFSB")], "an XFS file system"),
     (&[(65600, b"_BHRfS_M")], "a Btrfs file system"),
@@ -101,6 +101,12 @@ const OTHERS: [(Signs, &str); 33] = [
     (&[(0, b"7z\xbc\xaf\x27\x1c")], SEVEN_ZIP),
     (&[(0, b"Rar!\x1a\x07")], RAR),
     (&[(0, b"\x04\x22\x4d\x18")], LZ4),
+    (&[(0, b"\x5d\0\0"), (5, b"\xff\xff\xff\xff\xff\xff\xff\xff")], LZMA),
+    (&[(0, b"LZIP\x01")], LZIP),
+    (&[(0, b"\x1f\x9d\x90")], COMPRESS),
+    (&[(0, b"QED\0")], QED),
+    (&[(0, b"WithoutFreeSpace")], PARALLELS),
+    (&[(0, b"WithouFreSpacExt")], PARALLELS),
     (&[(0, b"EVF\x09\x0d\x0a\xff\0")], EWF),
     (&[(0, b"EVF2\x0d\x0a\x81\0")], EWF),
     (&[(0, b"QFI\xfb")], QCOW2),

@@ -11,6 +11,11 @@ pub(crate) const ZIP: &str = "a ZIP archive";
 pub(crate) const SEVEN_ZIP: &str = "a 7-Zip archive";
 pub(crate) const RAR: &str = "a RAR archive";
 pub(crate) const LZ4: &str = "a file that is compressed with LZ4";
+pub(crate) const LZMA: &str = "a file that is compressed with the old LZMA";
+pub(crate) const LZIP: &str = "a file that is compressed with lzip";
+pub(crate) const COMPRESS: &str = "a file that is compressed with compress";
+pub(crate) const QED: &str = "a QED image";
+pub(crate) const PARALLELS: &str = "a Parallels image";
 pub(crate) const EWF: &str = "an EnCase image (E01)";
 pub(crate) const DMG: &str = "a disk image of macOS (DMG)";
 /// What only content that was decompressed can be: otherwise it is opened as such an image.
@@ -22,8 +27,11 @@ pub(crate) const VDI: &str = "a VDI image";
 
 /// What a user can do with `image`, which is that content.
 pub(crate) fn next_step(what: &str, image: &str) -> String {
+    let (first, device) = device_of(image);
     match what {
-        LUKS => format!("open it first: cryptsetup open {image} NAME; then use /dev/mapper/NAME"),
+        LUKS => format!(
+            "{first}open it first: cryptsetup open {device} NAME; then use /dev/mapper/NAME"
+        ),
         GELI => "on FreeBSD attach it first: geli attach DEVICE; then use DEVICE.eli".to_owned(),
         ZFS => "import its pool with zpool import".to_owned(),
         TAR => format!("make an image of it: ffs build NEW.img {image}"),
@@ -34,14 +42,32 @@ pub(crate) fn next_step(what: &str, image: &str) -> String {
         LZ4 => {
             format!("decompress it first: lz4 -d {image} RAW; ffs reads gzip, xz, zstd and bzip2")
         }
+        LZMA => format!("decompress it first: xz -dk --format=lzma {image}"),
+        LZIP => format!("decompress it first: lzip -dk {image}"),
+        COMPRESS => format!("decompress it first: gzip -dc {image} > RAW"),
+        QED | PARALLELS => format!("convert it first: qemu-img convert -O qcow2 {image} NEW"),
         EWF => format!("export it first: ewfexport -f raw {image}; or use ewfmount {image} DIR"),
         DMG => format!("convert it first: qemu-img convert -O raw {image} RAW"),
         QCOW2 | VMDK | VHD | VHDX | VDI => {
             let program = decompressor(image);
             format!("ffs opens such an image when it is not compressed: {program} {image}")
         }
-        ISO | SQUASHFS => format!("mount it with: mount -o loop,ro {image} DIR"),
+        ISO | SQUASHFS => format!("{first}mount it with: mount -o loop,ro {device} DIR"),
         _ => "use the tools of its system; ffs reads UFS only".to_owned(),
+    }
+}
+
+/// What other programs take for `image`, which may be quoted, and what makes that: they know no
+/// partitions of a file.
+fn device_of(image: &str) -> (String, String) {
+    let digits = |number: &str| number.bytes().all(|byte| byte.is_ascii_digit());
+    match image.trim_end_matches('\'').rsplit_once('@') {
+        Some((disk, number)) if !number.is_empty() && digits(number) => {
+            let disk = if disk.starts_with('\'') { format!("{disk}'") } else { disk.to_owned() };
+            let first = format!("make devices of the partitions: losetup -P -f --show {disk}; ");
+            (first, format!("/dev/loopXp{number}"))
+        }
+        _ => (String::new(), image.to_owned()),
     }
 }
 
@@ -53,5 +79,22 @@ fn decompressor(image: &str) -> &'static str {
         () if ends(".zst") => "zstd -d",
         () if ends(".bz2") => "bzip2 -dk",
         () => "xz -dk",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_programs_get_a_device_for_a_partition() {
+        let open = "open it first: cryptsetup open";
+        let then = "NAME; then use /dev/mapper/NAME";
+        assert_eq!(next_step(LUKS, "a.img"), format!("{open} a.img {then}"));
+        assert_eq!(next_step(LUKS, "'me@home 1'"), format!("{open} 'me@home 1' {then}"));
+        for (image, disk) in [("a.img@2", "a.img"), ("'a b.img@2'", "'a b.img'")] {
+            let first = format!("make devices of the partitions: losetup -P -f --show {disk}; ");
+            assert_eq!(next_step(LUKS, image), format!("{first}{open} /dev/loopXp2 {then}"));
+        }
     }
 }

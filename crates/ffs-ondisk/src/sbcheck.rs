@@ -330,7 +330,9 @@ fn check_size(c: &mut Checker<'_>, g: &Geometry, device_bytes: Option<u64>) {
     let (fpg, ncg) = (u64::from(g.fpg), u64::from(g.ncg));
     let (low, high) = ((ncg - 1) * fpg, ncg * fpg);
     let size = g.size;
-    let low = (low + 1).max(8 * u64::from(g.frag));
+    let low = low + 1;
+    let least = 8 * u64::from(g.frag);
+    c.rule(size >= least, "size", c.f.size, format!("at least {least}"));
     c.rule((low..=high).contains(&size), "size", c.f.size, format!("{low} to {high}"));
     let addresses = match g.format {
         Format::Ufs1 => i32::MAX as u64,

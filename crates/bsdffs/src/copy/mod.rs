@@ -62,6 +62,7 @@ pub use host::{FileId, HostSink, HostSource, HostSourceOptions};
 pub use host::{drop_cached, sync_around};
 pub use image::{FileData, ImageRef, ImageSink, ImageSource, ImageSourceOptions};
 pub use options::{Attributes, CopyOptions, Existing};
+pub use path::create_under_temporary_name;
 pub use report::{CopyReport, Loss};
 pub use select::{Found, HostTargets, ImageTargets, Select, Targets, Verdict};
 pub use sink::{CopyOutcome, Observer, Sink, SkippedPath, Source};

@@ -1,5 +1,7 @@
 //! Relative paths in a copy, the stack of open directories, and temporary names.
 
+use ffs_core::Error;
+
 use crate::namei::components;
 
 /// The open directories from the root of a sink (exclusive) down to its current directory.
@@ -51,6 +53,25 @@ pub(crate) fn split_last(path: &[u8]) -> (&[u8], &[u8]) {
 /// The name of a new file until it replaces an existing one. `number` differs for each file.
 pub(super) fn temporary_name(number: u64) -> Vec<u8> {
     format!(".ffs-copy.{}.{number}", std::process::id()).into_bytes()
+}
+
+/// Calls `create` with temporary names until one is unused. Returns the name and what was created.
+/// `number` is that of the next name.
+///
+/// # Errors
+/// `create` failed with another error than [`Error::Exists`].
+pub fn create_under_temporary_name<T>(
+    number: &mut u64,
+    mut create: impl FnMut(&[u8]) -> Result<T, Error>,
+) -> Result<(Vec<u8>, T), Error> {
+    loop {
+        let name = temporary_name(*number);
+        *number += 1;
+        match create(&name) {
+            Err(Error::Exists) => {}
+            created => return created.map(|file| (name, file)),
+        }
+    }
 }
 
 /// The first choice for the name of a new file until it is complete. It depends on the final name

@@ -43,6 +43,9 @@ pub struct Explanation {
 const NOTHING: &str = "Nothing.";
 const CONTENT: &str = "The content of the file. Restore the file from a backup.";
 const NAME: &str = "The name. A file that has no other name goes to lost+found.";
+const BEYOND: &str = "Blocks that the size of the file does not include.";
+const CLEARED: &str = "The inode is cleared.";
+const REMOVED: &str = "The name is removed.";
 
 impl Id {
     /// The repair of such a finding, and its price.
@@ -156,7 +159,7 @@ fn inode(id: Id) -> Option<Texts> {
         Id::InoPastEnd => (
             "The pointers are dropped. If you refuse, the next question is whether to clear the \
              inode.",
-            "Blocks that the size of the file does not include.",
+            BEYOND,
             Preen::Stops,
         ),
         Id::InoSnapshot => (
@@ -177,11 +180,7 @@ fn inode(id: Id) -> Option<Texts> {
             "The content of at least one of the files. Compare them with a backup.",
             Preen::Stops,
         ),
-        Id::IndTrunc => (
-            "The pointers are dropped.",
-            "Blocks that the size of the file does not include.",
-            Preen::OfDirectories,
-        ),
+        Id::IndTrunc => ("The pointers are dropped.", BEYOND, Preen::OfDirectories),
         Id::DirHole => (
             "The directory is shortened to the part before the hole.",
             "Names behind the hole. Their files go to lost+found.",
@@ -198,7 +197,7 @@ fn inode(id: Id) -> Option<Texts> {
             "Extended attributes and access lists of the file.",
             Preen::Stops,
         ),
-        Id::InoBadDup => ("The inode is cleared.", CONTENT, Preen::Stops),
+        Id::InoBadDup => (CLEARED, CONTENT, Preen::Stops),
         Id::InoPartial | Id::InoSize | Id::InoSpecial | Id::InoType => (
             "The inode is cleared: what it holds is no inode that a system writes.",
             CONTENT,
@@ -258,7 +257,7 @@ fn entry(id: Id) -> Option<Texts> {
             CONTENT,
             Preen::Stops,
         ),
-        Id::EntZeroDir => ("The name is removed.", "An empty directory.", Preen::Repairs),
+        Id::EntZeroDir => (REMOVED, "An empty directory.", Preen::Repairs),
         Id::EntHardDir => (
             "One name is kept, the one in the directory that `..` names: a crash interrupted a \
              rename.",
@@ -276,7 +275,7 @@ fn entry(id: Id) -> Option<Texts> {
             NOTHING,
             Preen::Reports,
         ),
-        Id::EntRange | Id::EntUnalloc => ("The name is removed.", NAME, Preen::Stops),
+        Id::EntRange | Id::EntUnalloc => (REMOVED, NAME, Preen::Stops),
         _ => return None,
     };
     Some(texts)
@@ -303,11 +302,9 @@ fn reference(id: Id) -> Option<Texts> {
             "The inode, if you let a later question clear it.",
             Preen::Stops,
         ),
-        Id::InoUnref0 => (
-            "The inode is cleared.",
-            "A removed file that a program still used at the crash.",
-            Preen::Repairs,
-        ),
+        Id::InoUnref0 => {
+            (CLEARED, "A removed file that a program still used at the crash.", Preen::Repairs)
+        }
         Id::InoUnref => (
             "The file goes to lost+found; an empty one is cleared. On a volume with soft updates \
              preen clears it, too, unless --keep-orphans is given.",
@@ -341,6 +338,46 @@ mod tests {
             assert_ne!(repair, UNEXPLAINED.0, "{id}");
             assert!(repair.ends_with('.') && repair.len() > 10, "{id}: {repair}");
             assert!(loss.ends_with('.'), "{id}: {loss}");
+        }
+    }
+
+    /// The tables of the guide explain the same findings in their own words, and by groups.
+    #[test]
+    fn the_guide_has_each_finding_once_with_what_preen_does() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/checking.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let part = page.split_once("## What the findings mean").unwrap().1;
+        let part = part.split_once("## Exit codes").unwrap().0;
+        let rows: Vec<Vec<&str>> = part
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .map(|line| line.split(" | ").map(|cell| cell.trim_matches(['|', ' '])).collect())
+            .collect();
+        let names =
+            |row: &[&str], id: &str| row[0].split(", ").any(|name| name.trim_matches('`') == id);
+        let group = |row: &[&str], id: &str| {
+            let mut groups =
+                row[0].split(", ").filter_map(|name| name.trim_matches('`').strip_suffix('…'));
+            groups.any(|start| id.starts_with(start))
+        };
+        for &id in Id::ALL {
+            let text = id.as_str();
+            let by_name: Vec<_> = rows.iter().filter(|row| names(row, text)).collect();
+            let by_group: Vec<_> = rows.iter().filter(|row| group(row, text)).collect();
+            let found = if by_name.is_empty() { by_group } else { by_name };
+            let [row] = found[..] else { panic!("{id} has {} rows", found.len()) };
+            let preen = match (*row.last().unwrap(), id) {
+                ("yes", Id::SbTorn) => Preen::IfConfirmed,
+                ("yes", _) => Preen::Repairs,
+                ("no", _) => Preen::Stops,
+                ("–", _) => Preen::Silent,
+                ("reported only", _) => Preen::Reports,
+                ("only without SU", _) => Preen::WithoutSoftUpdates,
+                (only, Id::InoPastEnd) if only.contains("only `IND-TRUNC`") => Preen::Stops,
+                (only, Id::IndTrunc) if only.contains("with SU") => Preen::OfDirectories,
+                (other, _) => panic!("{id}: {other}"),
+            };
+            assert_eq!(id.explain().preen, preen, "{id}");
         }
     }
 }

@@ -103,7 +103,8 @@ fn fit_sizes(
     sector_size: u32,
     notes: &mut Vec<String>,
 ) -> Result<(u32, u32), AdminError> {
-    for (option, value) in [("-b", bsize), ("-f", fsize)] {
+    // The default block size follows from the fragment size.
+    for (option, value) in [("-f", fsize), ("-b", bsize)] {
         if !value.is_power_of_two() {
             return Err(AdminError::option(option, format!("{value} is not a power of two")));
         }

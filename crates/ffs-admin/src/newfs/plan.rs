@@ -150,6 +150,10 @@ fn usable_bytes(opts: &NewfsOptions, device_bytes: u64) -> Result<u64, AdminErro
         );
         return Err(AdminError::option("-s", why));
     }
+    if opts.reserved > 0 && opts.reserved >= device_bytes {
+        let why = format!("{} bytes are all of the {device_bytes} there are", opts.reserved);
+        return Err(AdminError::option("-r", format!("{why}: leave less at the end")));
+    }
     let bytes = match opts.size {
         Some(_) => bytes.min(device_bytes.saturating_sub(opts.reserved)),
         None => bytes.saturating_sub(opts.reserved),

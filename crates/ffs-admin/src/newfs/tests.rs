@@ -325,8 +325,9 @@ fn impossible_wishes_are_refused_before_anything_is_written() {
     let wishes: Vec<(u64, NewfsOptions, &str)> = vec![
         (0, d(), "too few"),
         (100_000, d(), "too few"),
-        (4 << 20, NewfsOptions { bsize: Some(12345), ..d() }, "power of two"),
-        (4 << 20, NewfsOptions { fsize: Some(0), ..d() }, "power of two"),
+        (4 << 20, NewfsOptions { bsize: Some(12345), ..d() }, "-b: 12345 is not a power of two"),
+        (4 << 20, NewfsOptions { fsize: Some(0), ..d() }, "-f: 0 is not a power of two"),
+        (4 << 20, NewfsOptions { fsize: Some(3000), ..d() }, "-f: 3000 is not a power of two"),
         (4 << 20, NewfsOptions { minfree: 100, ..d() }, "-m"),
         (4 << 20, NewfsOptions { density: Some(0), ..d() }, "-i"),
         (4 << 20, NewfsOptions { maxbpg: Some(0), ..d() }, "-e"),
@@ -334,7 +335,8 @@ fn impossible_wishes_are_refused_before_anything_is_written() {
         (4 << 20, NewfsOptions { label: Some("a b".into()), ..d() }, "-L"),
         (4 << 20, NewfsOptions { label: Some("x".repeat(32)), ..d() }, "-L"),
         (4 << 20, NewfsOptions { size: Some(5 << 20), ..d() }, "-s"),
-        (4 << 20, NewfsOptions { reserved: 4 << 20, ..d() }, "too few"),
+        (4 << 20, NewfsOptions { reserved: 4 << 20, ..d() }, "-r: 4194304 bytes are all"),
+        (4 << 20, NewfsOptions { reserved: (4 << 20) - 512, ..d() }, "too few"),
     ];
     for (bytes, opts, want) in wishes {
         let dev = MemDevice::new(bytes);

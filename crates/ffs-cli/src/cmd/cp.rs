@@ -152,10 +152,14 @@ pub(crate) fn copy(flags: &Flags, mut places: Vec<Place>) -> Outcome {
         let why = "no argument is in an image; write IMAGE:/path for a file in an image";
         return Err(Failure::usage(why));
     }
+    if flags.no_target_directory && places.len() > 1 {
+        let why = "-T: the target is one name, so that there can be one source only";
+        return Err(Failure::usage(why));
+    }
     let options = flags.options(places.len());
     let mut watch = Watch::new(flags.verbose, flags.json, places.len());
     watch.default_modes = flags.default_modes();
-    let mut job = Job { flags, options, watch, done: Vec::new(), verified: 0 };
+    let mut job = Job { flags, options, watch, done: Vec::new(), verified: 0, named: false };
     let result = match &target {
         Place::Image(to) => job.copy_into_image(&places, to),
         Place::Host(to) => job.onto_host(&places, to),

@@ -16,7 +16,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use bsdffs::copy::READ_SIZE;
 use ffs_core::{Attr, Error, FileType, SetAttr, Vnode, WriteMode};
-use rustix::process::{Pid, Signal, kill_process};
+use ffs_device::process::signal_all;
+use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tempfile::TempDir;
@@ -118,7 +119,7 @@ fn print(
 fn read(session: &Session, path: &[u8]) -> Result<Before, Failure> {
     let Some(file) = session.find_opt(path, Last::Follow)? else {
         // Its directory must exist, or the work in the editor would be in vain.
-        session.find_parent(path)?;
+        session.find_target(path)?;
         return Ok(Before { attr: None, content: Vec::new() });
     };
     let attr = session.ffs.getattr(&file);
@@ -192,25 +193,14 @@ fn wait(mut editor: Child, mut signals: Signals) -> io::Result<(ExitStatus, bool
     for signal in &mut signals {
         if matches!(signal, SIGTERM | SIGHUP) {
             if !interrupted {
-                end_all(shell);
+                // The editor is a child of the shell in some shells.
+                signal_all(shell, Signal::TERM);
             }
             interrupted = true;
         }
     }
     let status = waiter.join().unwrap_or_else(|_| Err(io::Error::other("a thread has ended")))?;
     Ok((status, interrupted))
-}
-
-/// Sends SIGTERM to the shell and to the editor, which is a child of it in some shells.
-fn end_all(shell: Pid) {
-    let number = shell.as_raw_nonzero();
-    let below = fs::read_to_string(format!("/proc/{number}/task/{number}/children"));
-    let below = below.unwrap_or_default();
-    let below = below.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
-    for pid in below.chain([shell]) {
-        // It fails only if the process has just ended.
-        let _ = kill_process(pid, Signal::TERM);
-    }
 }
 
 /// Writes the new content, unless the file has changed meanwhile. Returns the attributes that it

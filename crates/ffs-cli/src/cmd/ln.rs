@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use ffs_core::{Error, FileType, RenameMode, Vnode};
+use bsdffs::copy::create_under_temporary_name;
+use ffs_core::{FileType, RenameMode, Vnode};
 
 use super::{Doc, EXIT};
 use crate::changes::Changes;
@@ -102,6 +103,9 @@ fn make(
         return Err(Failure::new(place, "is a directory and can have one name only")
             .hint("-s makes a symbolic link to it"));
     }
+    if link.ends_with(b"/") {
+        return Err(session.no_directory(&link));
+    }
     let (dir, name) = session.find_parent(&link)?;
     let failed = |error| session.failed(&link, error);
     let mut changes = Changes::new(args.json);
@@ -132,14 +136,7 @@ fn replace(
     make: impl Fn(&[u8]) -> ffs_core::Result<()>,
 ) -> ffs_core::Result<()> {
     let (ffs, cred) = (&session.ffs, &session.cred);
-    let mut number = 0;
-    let new = loop {
-        let new = format!(".ffs-ln-{number}").into_bytes();
-        match make(&new) {
-            Err(Error::Exists) => number += 1,
-            made => break made.map(|()| new)?,
-        }
-    };
+    let (new, ()) = create_under_temporary_name(&mut 0, make)?;
     let replaced = ffs.rename(cred, (dir, &new), (dir, name), RenameMode::Replace);
     if replaced.is_err() {
         ffs.unlink(cred, dir, &new)?;

@@ -11,6 +11,9 @@ use ffs_fuse::{
     MountError, MountRequest, Mounted, mount_daemon, mount_foreground, parse_options, remount,
 };
 
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+
 use super::Doc;
 use crate::fail::{Failure, Outcome, shell_word, show};
 use crate::session::snapshot;
@@ -143,7 +146,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     let result = if foreground {
         mount_foreground(&request, print_notes)
     } else {
-        mount_daemon(&request).map(|mounted| print_notes(&mounted))
+        mount_daemon(&request).map(|mounted| {
+            print_notes(&mounted);
+            print_rights(&mounted);
+        })
     };
     result.map_err(|error| Failure::plain(error).code(FAILED))?;
     Ok(0)
@@ -157,6 +163,19 @@ fn print_mounted(name: &str, mounted: &Mounted) {
     let point = show(mounted.mount_point.as_os_str().as_bytes());
     let how = if mounted.read_only { "read-only" } else { "read-write" };
     output::note(format!("{name} is mounted on {point}, {how}; to unmount it: ffs umount {point}"));
+}
+
+/// Prints how a user who may not write to the volume's root can mount it otherwise. The server must
+/// be another process, because it answers.
+fn print_rights(mounted: &Mounted) {
+    let point = &mounted.mount_point;
+    if !mounted.read_only && access(point, Access::WRITE_OK) == Err(Errno::ACCESS) {
+        output::note(format!(
+            "{}: this user may not write to the root directory of the volume; -o fakeroot gives \
+             the rights of its root, and -o uid=$(id -u) shows every file as this user's",
+            show(point.as_os_str().as_bytes())
+        ));
+    }
 }
 
 fn usage() -> Failure {

@@ -76,9 +76,12 @@ fn rename(
         Some(name) => join(target, name),
         None => target.to_vec(),
     };
-    let (dir, new) = session.find_parent(&to)?;
-    let mode = if args.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
     let before = session.attr_of(path, Last::Keep);
+    let (dir, new) = session.find_parent(&to)?;
+    if to.ends_with(b"/") && before.is_some_and(|file| file.kind != FileType::Directory) {
+        return Err(session.no_directory(&to));
+    }
+    let mode = if args.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
     let replaced = session.attr_of(&to, Last::Keep);
     let same = before.zip(replaced).is_some_and(|(file, replaced)| file.ino == replaced.ino);
     match session.ffs.rename(&session.cred, (&from, &old), (&dir, &new), mode) {

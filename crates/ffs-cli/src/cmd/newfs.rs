@@ -297,13 +297,18 @@ fn options(args: &Args) -> Result<NewfsOptions, Failure> {
         amount.bytes(args.sector_size).ok_or_else(failure)
     };
     let size = args.size.map(|size| bytes("-s", size)).transpose()?;
+    let reserved = bytes("-r", args.reserved)?;
+    let all = size.unwrap_or(0).checked_add(reserved);
+    if all.is_none_or(|all| i64::try_from(all).is_err()) {
+        return Err(Failure::usage("-s and -r: together more than a device can have, 8191p"));
+    }
     let by_default = args.how.has_soft_updates_by_default() && !args.no_soft_updates;
     Ok(NewfsOptions {
         soft_updates: how.soft_updates || args.journal || by_default,
         journal: args.journal,
         sector_size: args.sector_size,
         size: size.filter(|&size| size > 0),
-        reserved: bytes("-r", args.reserved)?,
+        reserved,
         reproducible: args.reproducible,
         dry_run: args.dry_run,
         erase: args.erase,

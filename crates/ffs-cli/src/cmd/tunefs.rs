@@ -26,15 +26,15 @@ pub(crate) const DOC: Doc = Doc {
     exit: &[
         ("0", "every change was made"),
         ("1", "none was; the reason is on standard error"),
-        ("10", "none was: a value is out of range"),
+        ("10", "none was: a value is wrong or out of range"),
     ],
     see_also: &["ffs-newfs(8)", "ffs-dumpfs(8)", "ffs-fsck(8)"],
     section: "8",
     usage_code: 2,
 };
 
-/// The exit code of tunefs(8) for a value that is out of range.
-const BAD_VALUE: u8 = 10;
+/// The exit code of tunefs(8) for a wrong value.
+pub(crate) const BAD_VALUE: u8 = 10;
 
 /// Change the settings of a file system that is not mounted.
 ///

@@ -92,7 +92,7 @@ fn without_escapes(line: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Appends the next piece of the text of `$'...'` to `out`, which is in single quotes. Returns
-/// false at the end of the text; `None` if that is missing, or a number is that of no letter.
+/// false at the end of the text; `None` if that is missing.
 ///
 /// The escapes are those of bash. A backslash in front of any other letter is itself.
 fn escaped(rest: &mut &[u8], out: &mut Vec<u8>) -> Option<bool> {
@@ -119,7 +119,10 @@ fn escaped(rest: &mut &[u8], out: &mut Vec<u8>) -> Option<bool> {
                     ((above | more) & 0xff) as u8
                 }
                 b'c' if !rest.starts_with(b"'") => control(rest, out)?,
-                b'x' | b'u' | b'U' => return numbered(letter, rest, out),
+                b'x' | b'u' | b'U' => {
+                    numbered(letter, rest, out);
+                    return Some(true);
+                }
                 _ => {
                     out.push(b'\\');
                     letter
@@ -152,7 +155,7 @@ fn control(rest: &mut &[u8], out: &mut Vec<u8>) -> Option<u8> {
 }
 
 /// Appends what `\x` and a byte, or `\u` or `\U` and a letter's number, stand for.
-fn numbered(letter: u8, rest: &mut &[u8], out: &mut Vec<u8>) -> Option<bool> {
+fn numbered(letter: u8, rest: &mut &[u8], out: &mut Vec<u8>) {
     let most = match letter {
         b'x' => 2,
         b'u' => 4,
@@ -161,11 +164,22 @@ fn numbered(letter: u8, rest: &mut &[u8], out: &mut Vec<u8>) -> Option<bool> {
     match number(rest, 16, most) {
         None => out.extend([b'\\', letter]),
         Some((byte, _)) if letter == b'x' => quote(out, &[byte as u8]),
-        Some((number, _)) => {
-            quote(out, char::from_u32(number)?.encode_utf8(&mut [0; 4]).as_bytes());
-        }
+        Some((number, _)) => quote(out, &encoded(number)),
     }
-    Some(true)
+}
+
+/// The bytes of the letter with this number, as bash writes them: those of UTF-8, in its scheme
+/// also for the numbers that it leaves out, and none for a number of 32 bits.
+fn encoded(number: u32) -> Vec<u8> {
+    if number < 0x80 {
+        return vec![number as u8];
+    }
+    // A sequence of 2 bytes has 11 bits of the number, and each further byte has 5 more.
+    let Some(len) = (2..=6).find(|len| number >> (5 * len + 1) == 0) else { return Vec::new() };
+    let bits = |place: u32| (number >> (6 * place)) as u8;
+    let first = (0xff00_u32 >> len) as u8 | bits(len - 1);
+    let others = (0..len - 1).rev().map(|place| 0x80 | bits(place) & 0x3f);
+    std::iter::once(first).chain(others).collect()
 }
 
 /// A number of at most `most` digits at the beginning of `rest`, and how many it has.
@@ -341,7 +355,7 @@ mod tests {
         ] {
             assert_eq!(split(line).unwrap(), words, "{}", line.escape_ascii());
         }
-        for bad in [&br"ls $'a"[..], br"ls $'\", br"ls $'\c", br"ls $'\x", br"ls $'\uD800'"] {
+        for bad in [&br"ls $'a"[..], br"ls $'\", br"ls $'\c", br"ls $'\x"] {
             assert_eq!(split(bad), None, "{}", bad.escape_ascii());
         }
     }
@@ -353,6 +367,9 @@ mod tests {
             (br"\777\400x\8", b"\xff\0x\\8"),
             (br"\x61\x6g\x616\xg", b"a\x06ga6\\xg"),
             (br"\u00e9\ue9\u20ac1\U0001f600\u", "\u{e9}\u{e9}\u{20ac}1\u{1f600}\\u".as_bytes()),
+            (br"\uD800\U00110000", b"\xed\xa0\x80\xf4\x90\x80\x80"),
+            (br"\U04000000\U7fffffff", b"\xfc\x84\x80\x80\x80\x80\xfd\xbf\xbf\xbf\xbf\xbf"),
+            (br"a\U80000000\Uffffffffb", b"ab"),
             (br"\c\\1\c\'2\c", b"\x1c1\x1c'2\\c"),
             (br"\e\E\cA\c?\q\'\x27\u27", b"\x1b\x1b\x01\x7f\\q'''"),
         ] {

@@ -4,8 +4,11 @@
 //! 1. `/` in front ties the pattern to the top of the source; `/` at the end is for directories.
 //! 2. A pattern with another `/`, or with `**`, is matched against the end of the path, from the
 //!    beginning of a name on; any other one against the name alone.
-//! 3. `*`, `?` and `[...]` do not match `/`, `**` does. `**/` in front matches any number of names,
-//!    also none.
+//! 3. `*`, `?` and `[...]` do not match `/`, `**` does. `**/` in front also matches nothing, and
+//!    `/***` at the end also the directory itself.
+//! 4. A backslash escapes only in a pattern with `*`, `?` or `[`.
+//!
+//! What rsync accepts and what matches no file is an error: `/`, `//a`, `[` without its end.
 //!
 //! # Invariants
 //! A match takes time in proportion to the product of the two lengths: no name makes it slow.
@@ -17,6 +20,10 @@ pub(crate) struct Pattern {
     name_only: bool,
     at_top: bool,
     directories: bool,
+    /// `**` is in front: a `/` before the path may be matched.
+    deep_in_front: bool,
+    /// `***` is at the end: a `/` behind the path of a directory may be matched.
+    deep_at_end: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -42,8 +49,7 @@ impl Pattern {
     /// It is none.
     pub(crate) fn parse(text: &str) -> Result<Pattern, String> {
         let wrong = || format!("{text:?} is not a pattern such as '*.o', '/build' or 'obj/'");
-        // `dir/***` is the directory and everything in it, which a directory is anyway.
-        let (rest, directories) = match text.strip_suffix("/***").or(text.strip_suffix('/')) {
+        let (rest, directories) = match text.strip_suffix('/') {
             Some(rest) => (rest, true),
             None => (text, false),
         };
@@ -54,22 +60,35 @@ impl Pattern {
         if rest.is_empty() || rest.starts_with('/') {
             return Err(wrong());
         }
+        let deep_in_front = !at_top && rest.starts_with("**");
         let name_only = !at_top && !rest.contains('/') && !rest.contains("**");
-        let last = rest.strip_prefix("**/").filter(|_| !at_top).unwrap_or(rest);
-        let mut tokens = tokens(last.as_bytes()).ok_or_else(wrong)?;
-        if !at_top && !name_only {
+        let mut tokens = match rest.contains(['*', '?', '[']) {
+            true => tokens(rest.as_bytes()).ok_or_else(wrong)?,
+            false => rest.bytes().map(Token::Byte).collect(),
+        };
+        if !at_top && !name_only && !deep_in_front {
             tokens.insert(0, Token::Names);
         }
-        Ok(Pattern { tokens, name_only, at_top, directories })
+        let deep_at_end = rest.ends_with("***");
+        Ok(Pattern { tokens, name_only, at_top, directories, deep_in_front, deep_at_end })
     }
 
     /// Whether the pattern matches `path`, relative to the top of the source, which has none.
-    fn matches(&self, path: &[u8]) -> bool {
+    fn matches(&self, path: &[u8], directory: bool) -> bool {
         if path.is_empty() {
             return false;
         }
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-        let text = if self.name_only { name } else { path };
+        let slash = |is: bool| if is { &b"/"[..] } else { b"" };
+        let whole;
+        let text = match (self.deep_in_front, self.deep_at_end && directory) {
+            _ if self.name_only => name,
+            (false, false) => path,
+            (front, end) => {
+                whole = [slash(front), path, slash(end)].concat();
+                &whole
+            }
+        };
         // Whether the tokens so far match the first bytes of the text, by their number.
         let mut reached = vec![false; text.len() + 1];
         reached[0] = true;
@@ -144,6 +163,15 @@ fn class(mut rest: &[u8]) -> Option<(Token, &[u8])> {
             return Some((Token::Class { ranges, negated }, after));
         }
         rest = after;
+        if let (Member::Byte(b'['), Some(b':')) = (low, rest.first()) {
+            let end = rest.windows(2).position(|two| two == b":]");
+            let named = end.filter(|&end| end > 0).map(|end| &rest[1..end]);
+            if let Some(name) = named.filter(|name| name.iter().all(u8::is_ascii_alphabetic)) {
+                ranges.extend(class_of(name)?);
+                rest = &rest[name.len() + 3..];
+                continue;
+            }
+        }
         let high = match rest {
             [b'-', end, ..] if *end != b']' => {
                 let (high, after) = member(&rest[1..])?;
@@ -154,6 +182,26 @@ fn class(mut rest: &[u8]) -> Option<(Token, &[u8])> {
         };
         ranges.push((low.byte(), high.byte()));
     }
+}
+
+/// The ranges of a class of ASCII such as `alpha`; `None` if there is no such class.
+fn class_of(name: &[u8]) -> Option<Vec<(u8, u8)>> {
+    let is: fn(&u8) -> bool = match name {
+        b"alnum" => u8::is_ascii_alphanumeric,
+        b"alpha" => u8::is_ascii_alphabetic,
+        b"blank" => |byte| matches!(byte, b' ' | b'\t'),
+        b"cntrl" => u8::is_ascii_control,
+        b"digit" => u8::is_ascii_digit,
+        b"graph" => u8::is_ascii_graphic,
+        b"lower" => u8::is_ascii_lowercase,
+        b"print" => |byte| (b' '..=b'~').contains(byte),
+        b"punct" => u8::is_ascii_punctuation,
+        b"space" => |byte| matches!(byte, b' ' | 9..=13),
+        b"upper" => u8::is_ascii_uppercase,
+        b"xdigit" => u8::is_ascii_hexdigit,
+        _ => return None,
+    };
+    Some((0..128).filter(is).map(|byte| (byte, byte)).collect())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -183,19 +231,20 @@ fn member(rest: &[u8]) -> Option<(Member, &[u8])> {
 
 /// Whether a pattern for files of all types matches `path`.
 pub(crate) fn excludes(patterns: &[Pattern], path: &[u8]) -> bool {
-    patterns.iter().any(|pattern| !pattern.directories && pattern.matches(path))
+    patterns.iter().any(|pattern| !pattern.directories && pattern.matches(path, false))
 }
 
 /// Whether a pattern for directories matches `path`, which is one.
 pub(crate) fn excludes_directory(patterns: &[Pattern], path: &[u8]) -> bool {
-    patterns.iter().any(|pattern| pattern.directories && pattern.matches(path))
+    let wanted = |pattern: &Pattern| pattern.directories || pattern.deep_at_end;
+    patterns.iter().any(|pattern| wanted(pattern) && pattern.matches(path, true))
 }
 
 /// Whether the top of a source is left out by its `name`. A pattern with `/` in front is for what
 /// is below.
 pub(crate) fn excludes_top(patterns: &[Pattern], name: &[u8], directory: bool) -> bool {
     let wanted = |pattern: &Pattern| !pattern.at_top && (directory || !pattern.directories);
-    patterns.iter().any(|pattern| wanted(pattern) && pattern.matches(name))
+    patterns.iter().any(|pattern| wanted(pattern) && pattern.matches(name, directory))
 }
 
 #[cfg(test)]
@@ -223,6 +272,15 @@ mod tests {
             ("**/b", &["b", "a/b", "a/c/b"], &["ab", "a/cb"]),
             ("a/**/b", &["a/c/d/b", "d/a/c/b"], &["a/b", "a/cb", "ab"]),
             ("**", &["a", "a/b"], &[""]),
+            ("***/b", &["b", "a/b"], &["ab"]),
+            ("/***", &["a", "a/b"], &[""]),
+            ("a**/***", &["a/b", "xa/a/b"], &["a", "b/a"]),
+            (r"a\b", &[r"a\b"], &["ab"]),
+            (r"a\*", &["a*"], &[r"a\b"]),
+            ("a\\", &["a\\"], &["a"]),
+            ("[[:alpha:]_]x", &["ax", "_x"], &["1x", ":x", "[x"]),
+            ("[[:x]", &[":", "[", "x"], &["[:x]"]),
+            ("[^[:digit:]-]", &["a", "]"], &["5", "-"]),
         ] {
             let patterns = [Pattern::parse(pattern).unwrap()];
             for path in matched {
@@ -256,9 +314,11 @@ mod tests {
                 excludes_top(&patterns, b"obj", true) && !excludes_top(&patterns, b"obj", false)
             );
         }
+        let inside = [Pattern::parse("obj/***").unwrap(), Pattern::parse("lib*/***").unwrap()];
+        assert!(excludes(&inside, b"obj/a") && excludes_directory(&inside, b"x/lib64"));
         let at_top = [Pattern::parse("/obj").unwrap()];
         assert!(!excludes_top(&at_top, b"obj", true) && excludes(&at_top, b"obj"));
-        for wrong in ["", "/", "//", "//a", "a[", "a[]", "a\\", "[a-"] {
+        for wrong in ["", "/", "//", "//a", "a[", "a[]", "*\\", "[a-", "[[:no:]]"] {
             assert!(Pattern::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -134,6 +134,8 @@ fn a_snapshot_is_exported_to_be_read() {
     ok(&["rm", &format!("{disk}:/dir/b")]);
     let (_server, uri) = serve(&["--port", "0", &format!("{disk}:/.snap/one")]);
     assert!(ok(&["ls", &format!("{uri}:/dir")]).contains('b'));
+    assert!(ok(&["ls", &format!("{uri}:#2")]).contains("dir"));
+    assert!(ok(&["ls", &format!("{uri}:#2/dir")]).contains('b'));
     fails(&["rm", &format!("{uri}:/dir/b")], 1, "read-only");
     if have(&["qemu-img"]) {
         let copy = d.str("copy.qcow2");
@@ -273,11 +275,16 @@ fn without_qemu_nbd_the_message_names_the_package() {
 #[test]
 fn info_names_what_is_no_ufs_with_the_next_step() {
     let d = Dir::new();
-    let signs: [(&str, usize, &[u8], &str); 4] = [
+    let signs: [(&str, usize, &[u8], &str); 9] = [
         ("luks", 0, b"LUKS\xba\xbe", "cryptsetup open"),
         ("geli", (1 << 20) - 512, b"GEOM::ELI", "geli attach"),
         ("tar", 257, b"ustar", "ffs build NEW.img"),
         ("ext", 1080, b"\x53\xef", "tools of its system"),
+        ("lzma", 0, b"\x5d\0\0\0\x80\xff\xff\xff\xff\xff\xff\xff\xff", "xz -dk --format=lzma"),
+        ("lz", 0, b"LZIP\x01", "lzip -dk"),
+        ("Z", 0, b"\x1f\x9d\x90", "gzip -dc"),
+        ("qed", 0, b"QED\0", "qemu-img convert -O qcow2"),
+        ("parallels", 0, b"WithouFreSpacExt", "qemu-img convert -O qcow2"),
     ];
     for (name, at, sign, words) in signs {
         let mut bytes = vec![0; 1 << 20];

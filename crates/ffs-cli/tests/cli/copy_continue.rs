@@ -158,7 +158,12 @@ fn a_copy_goes_on_after_the_volume_was_full() {
         ok(&["cp", &d.file("filler", &pattern(30 << 20, 5)), &format!("{image}:/filler")]);
         let args = ["cp", "-a", "--continue", "-T", &from, &to];
         let printed = fails(&args, 1, "no space left");
-        assert!(printed.contains("run the same command again"), "{printed}");
+        assert!(printed.contains("then run the same command again to go on"), "{printed}");
+        // Without -T the next copy would go into the directory that this one makes.
+        let other = format!("{image}:/other");
+        let printed = fails(&["cp", "-a", "--continue", &from, &other], 1, "no space left");
+        assert!(printed.contains("then run the same command again with -T to go on"), "{printed}");
+        ok(&["rm", "-rf", &other]);
         fsck_clean(Path::new(&image));
         // The same once more changes nothing.
         fails(&args, 1, "no space left");

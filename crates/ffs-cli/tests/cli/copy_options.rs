@@ -254,3 +254,26 @@ fn a_prompt_without_an_answer_keeps_the_file() {
     assert!(answered.unwrap().status.success());
     assert_eq!(ok(&["cat", &at("/one")]), "new");
 }
+
+/// As with cp(1) of GNU: the root, and `.`, are directories that have no other name.
+#[test]
+fn with_no_target_directory_a_directory_gets_what_is_in_the_source() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let (tree, at) = (d.str("tree"), |path: &str| format!("{image}:{path}"));
+    fs::create_dir_all(d.path("tree/sub")).unwrap();
+    let file = d.file("tree/file", b"content");
+    ok(&["cp", "-a", "-T", &tree, &at("/")]);
+    assert_eq!(ok(&["find", &image, "-mindepth", "1"]), "/.snap\n/file\n/sub\n");
+    let words = "/: is a directory; without -T the copy goes into it";
+    fails(&["cp", "-T", &file, &at("/")], 1, words);
+    fs::create_dir(d.path("out")).unwrap();
+    let here = |args: &[&str]| ffs().args(args).current_dir(d.path("out")).output().unwrap();
+    let copied = here(&["cp", "-a", "-T", &at("/sub/.."), "."]);
+    assert!(copied.status.success(), "{}", text(&copied));
+    assert_eq!(fs::read(d.path("out/file")).unwrap(), b"content");
+    let refused = here(&["cp", "-T", &at("/file"), "."]);
+    assert!(text(&refused).contains(".: is a directory; without -T"), "{}", text(&refused));
+    fails(&["cp", "-T", &file, &file, &at("/")], 64, "-T: the target is one name");
+    fsck_clean(Path::new(&image));
+}

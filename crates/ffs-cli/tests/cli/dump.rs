@@ -304,7 +304,9 @@ fn options_that_cannot_be_honoured_are_refused_with_a_reason() {
     fails(&["dump", "-P", "cat", "-f", &dump, &image], 1, "-f - and a pipe");
     fails(&["dump", &image], 1, "give -f FILE");
     fails(&["dump", "-f", &image, &image], 1, "is the image that is read");
-    fails(&["dump", "-f", &d.str("no/dir"), &image], 1, "cannot be created");
+    let place = d.str("no/dir");
+    let words = "cannot be created: No such file or directory; make the directory first";
+    fails(&["dump", "-f", &place, &image], 1, &format!("{place}: {words}"));
     fails(&["dump", "-u", "-T", "0", "-f", &dump, &image], 1, "cannot be used with");
     assert!(!Path::new(&dump).exists());
     ok(&["dump", "-a", "-n", "-C", "8", "-h", "0", "-b", "64", "-f", &dump, &image]);

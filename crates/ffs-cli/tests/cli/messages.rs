@@ -50,6 +50,27 @@ fn a_size_that_is_too_small_is_answered_with_one_that_is_not() {
     }
 }
 
+#[test]
+fn sizes_beyond_all_measure_name_their_option() {
+    let d = Dir::new();
+    let (image, new) = (d.image("a.img", "8m", &[]), d.str("new.img"));
+    for (options, file, words) in [
+        (&["-f", "3000"][..], &image, "-f: 3000 is not a power of two"),
+        (&["-b", "3000"], &image, "-b: 3000 is not a power of two"),
+        (&["-r", "8m"], &image, "-r: 8388608 bytes are all of the 8388608 there are"),
+        (&["-s", "1m", "-r", "36028797018963967"], &new, "-s and -r: together more than"),
+        (&["-N", "-s", "1m", "-r", "16383p"], &new, "-s and -r: together more than"),
+        (&["-s", "8191p"], &new, "cannot be created: File too large; the file system"),
+    ] {
+        let mut args = vec!["newfs"];
+        args.extend(options);
+        args.push(file);
+        fails(&args, 1, words);
+        assert!(!Path::new(&new).exists(), "{options:?}");
+    }
+    fails(&["build", "-f", "3000", &new, &d.str("")], 64, "-f: 3000 is not a power of two");
+}
+
 fn newfs<'a>(options: &[&'a str], size: &'a str, image: &'a str) -> Vec<&'a str> {
     [&["newfs", "-j", "-s", size], options, &[image]].concat()
 }
@@ -340,6 +361,7 @@ fn refusals_say_what_to_do() {
     for command in ["stat", "sysctl", "umount"] {
         fails(&[command, &dir], 1, "nothing is mounted there");
     }
+    fails(&["snapshot", "list", &dir], 1, &format!("ffs snapshot: {dir}: nothing is mounted"));
     fails(&["umount", &nowhere], 1, "No such file or directory");
     fails(&["sysctl", &image], 1, "not a directory that an image is mounted on");
     fails(&["stat", "-c", "many", &dir], 64, "a number of at least 1 is wanted");

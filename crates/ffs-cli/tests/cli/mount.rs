@@ -339,6 +339,32 @@ fn in_time(args: &[&str]) -> Option<String> {
     }
 }
 
+/// mount(8) compares the source with the line of fstab before it mounts. The file of dates needs
+/// the partition, or a dump would be the base for those of another one.
+#[test]
+fn the_mount_table_and_the_dates_of_dumps_name_the_partition() {
+    if !fuse() {
+        return;
+    }
+    let d = Dir::new();
+    let (disk, at, dates) = (d.str("disk.img"), d.str("mnt"), d.str("dates"));
+    fs::create_dir(&at).unwrap();
+    let volumes = ["one", "two"].map(|name| format!("{name}:16m={at}"));
+    ok(&["disk", "create", &disk, "--ufs", &volumes[0], "--ufs", &volumes[1]]);
+    let partition = format!("{disk}@2");
+    let made = run(&["mount", &partition, &at]);
+    if !made.status.success() {
+        return println!("skipped: cannot mount: {}", text(&made));
+    }
+    let found = entry(&at).unwrap();
+    let dumped = run(&["dump", "-0", "-u", "-L", "-D", &dates, "-f", &d.str("dump"), &at]);
+    ok(&["umount", &at]);
+    assert!(found.contains(&format!(" - fuse.ffs {partition} ")), "{found}");
+    assert!(dumped.status.success(), "{}", text(&dumped));
+    let dates = fs::read_to_string(&dates).unwrap();
+    assert!(dates.starts_with(&format!("{partition} ")), "{dates}");
+}
+
 #[test]
 fn all_mounts_of_a_user_are_unmounted_and_no_others() {
     let d = Dir::new();
@@ -370,6 +396,10 @@ fn all_mounts_of_a_user_are_unmounted_and_no_others() {
             ok(&["umount", &d.str("mnt")]);
             return;
         }
+        // The root directories belong to root.
+        let made = made.unwrap();
+        let words = "this user may not write to the root directory of the volume; -o fakeroot";
+        assert!(text(&made).contains(words), "{}", text(&made));
     }
     let unmounted = as_user(&["umount", "--all"]).unwrap();
     let [one, two, inner] = &points;

@@ -163,7 +163,7 @@ fn settings_change_and_are_shown() {
     assert_eq!(ok(&["dumpfs", "-l", &image]), "/dev/ufs/after\n");
     assert!(ok(&["dumpfs", "-m", &image]).starts_with("newfs -O 2"));
     fails(&["tunefs", "-m", "100", &image], 10, "-m");
-    fails(&["tunefs", "-n", "perhaps", &image], 2, "enable or disable");
+    fails(&["tunefs", "-n", "perhaps", &image], 10, "enable or disable");
     fails(&["tunefs", &image], 2, "-p");
     fsck_clean(Path::new(&image));
 }
@@ -257,4 +257,46 @@ fn fsck_repairs_with_bsds_exit_codes() {
         .unwrap();
     assert!(String::from_utf8_lossy(&answers.stderr).contains("REPAIR?"), "{}", text(&answers));
     assert_ne!(answers.status.code(), Some(0));
+}
+
+/// A name with a slash at its end is never a file's, and no file is lost to it.
+#[test]
+fn a_slash_at_the_end_is_for_a_directory() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let at = |path: &str| format!("{image}:{path}");
+    let text = d.file("text", b"text");
+    ok(&["cp", &text, &at("/kept")]);
+    ok(&["touch", &at("/other")]);
+    ok(&["mkdir", &at("/dir/")]);
+    ok(&["ln", "-s", "none/", &at("/to-slash")]);
+    let (kept, new) = (at("/kept/"), at("/new/"));
+    for (args, words) in [
+        (&["mv", &at("/other"), &kept][..], "not a directory"),
+        (&["ln", "-f", &at("/other"), &kept], "no such directory"),
+        (&["ln", "-s", "x", &kept], "no such directory"),
+        (&["rm", &kept], "not a directory"),
+        (&["rm", "-rf", &kept], "not a directory"),
+        (&["cp", &text, &kept], "not a directory"),
+        (&["truncate", "-s", "0", &kept], "not a directory"),
+        (&["touch", &kept], "not a directory"),
+        (&["edit", "-e", "true", &kept], "not a directory"),
+        (&["mv", &at("/other"), &new], "no such directory; a slash at the end"),
+        (&["ln", &at("/other"), &new], "no such directory; a slash at the end"),
+        (&["ln", "-s", "x", &new], "no such directory; a slash at the end"),
+        (&["truncate", "-s", "5", &new], "no such directory; a slash at the end"),
+        (&["touch", &new], "no such directory; a slash at the end"),
+        (&["edit", "-e", "false", &new], "no such directory; a slash at the end"),
+        (&["cp", &text, &new], "is not a directory"),
+        (&["touch", &at("/to-slash")], "is a directory"),
+        (&["touch", &at("#2/new/")], "no such directory"),
+    ] {
+        fails(args, 1, words);
+        assert_eq!(ok(&["ls", &image]), "dir\nkept\nother\nto-slash\n", "{args:?}");
+        assert_eq!(ok(&["cat", &at("/kept")]), "text", "{args:?}");
+    }
+    ok(&["mv", &at("/dir/"), &at("/moved/")]);
+    ok(&["mv", &at("/other"), &at("/moved/")]);
+    assert_eq!(ok(&["ls", &at("/moved/")]), "other\n");
+    fsck_clean(std::path::Path::new(&image));
 }

@@ -61,7 +61,7 @@ fn the_error_for_an_unknown_word_names_the_nearest() {
     assert_eq!(message("io_uring=yes"), "mount option 'io_uring=yes': expected auto, on or off");
     assert_eq!(
         message("idmap=u:0"),
-        "mount option 'idmap=u:0': expected u, g or b, and VOLUME:SHOWN:COUNT"
+        "mount option 'idmap=u:0': expected u, g or b, and VOLUME:SHOWN:COUNT, no id twice"
     );
     assert!(message("uid=1,idmap=b:0:1:1").contains("expected u, g or b"));
     assert!(message("umask=22,fakeroot").ends_with("cannot be combined with fakeroot"));

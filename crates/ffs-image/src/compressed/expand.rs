@@ -46,6 +46,11 @@ pub fn expand(spec: &OsStr, progress: Progress<'_>) -> Result<OsString, OpenErro
         source: DeviceError::new(&Arc::from(name.to_string_lossy()), operation, error),
         write: true,
     };
+    if spec::is_uri(spec) {
+        let why = "the export of a server is not expanded; copy it to a file first, such as with \
+                   nbdcopy";
+        return Err(fail(&path, Operation::Open, io::Error::other(why)));
+    }
     let Some(to) = expanded_name(&path) else {
         let why = "the name does not end in .gz, .xz, .zst or .bz2, so that the expanded image has \
                    no name; rename the file";

@@ -1,4 +1,4 @@
-//! Guards over the sources: retired words, layout, import circles, tests that nobody compiles.
+//! Guards over the sources: retired words, layout, import circles, tests that no program has.
 //!
 //! A guard fails if it finds anything, and lists its findings by area: a crate, or a top-level
 //! folder.

@@ -1,7 +1,7 @@
 //! Every file of tests is compiled: a crate that lists its test programs lists them all.
 //!
 //! Cargo finds the programs of a crate in `tests/` by itself, but for crates with
-//! `autotests = false`. There a file that nobody names would be left out, and no test would fail.
+//! `autotests = false`. There a file that is not listed would be left out, and no test would fail.
 
 use ffs_testkit::repository::{self, read};
 
@@ -42,7 +42,7 @@ fn every_file_of_tests_is_compiled() {
 }
 
 #[test]
-fn a_file_that_nobody_names_is_found() {
+fn a_file_that_is_not_listed_is_found() {
     let manifest = "[[test]]\nname = \"volume\"\npath = \"tests/volume.rs\"\n";
     let files =
         ["tests/volume.rs", "tests/a.rs", "tests/b.rs", "tests/c/main.rs", "tests/d/mod.rs"];

@@ -22,7 +22,7 @@ use super::ImageRef;
 use crate::copy::entry::{Entry, EntryKind, EntryMeta};
 use crate::copy::error::{CopyError, PartialFile, SinkError, SinkResult, SkipReason};
 use crate::copy::options::{Attributes, CopyOptions, Existing};
-use crate::copy::path::{PathStack, split_last, temporary_name};
+use crate::copy::path::{PathStack, create_under_temporary_name, split_last};
 use crate::copy::report::CopyReport;
 use crate::copy::resume::Resume;
 use crate::copy::sink::{Sink, SkippedPath};
@@ -241,18 +241,11 @@ impl<'a> ImageSink<'a> {
         old: Vnode,
         mut create: impl FnMut(&Self, &[u8]) -> Result<Vnode, Error>,
     ) -> Result<(Vnode, Target), SinkError> {
-        loop {
-            let temporary = temporary_name(self.temporaries);
-            self.temporaries += 1;
-            match create(self, &temporary) {
-                Err(Error::Exists) => {}
-                Ok(file) => {
-                    let name = name.to_vec();
-                    return Ok((file, Target::Replacing { temporary, name, old }));
-                }
-                Err(error) => return Err(self.error(error)),
-            }
-        }
+        let mut number = self.temporaries;
+        let created = create_under_temporary_name(&mut number, |name| create(self, name));
+        self.temporaries = number;
+        let (temporary, file) = created.map_err(|error| self.error(error))?;
+        Ok((file, Target::Replacing { temporary, name: name.to_vec(), old }))
     }
 
     /// Renames a complete file from its temporary name.

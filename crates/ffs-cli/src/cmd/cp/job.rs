@@ -34,8 +34,10 @@ const FULL: &str = "files copied before stay; delete files there (ffs rm), or co
                     image (ffs newfs -s SIZE makes an empty one, ffs build --size SIZE one of a \
                     tree)";
 
-/// The hint for a full volume with `--continue`.
-const AGAIN: &str = "; then run the same command again to go on";
+/// The hints for a copy with `--continue` that ended early. A directory that the copy made is one
+/// that the next copy would go into, unless -T is given.
+const AGAIN: &str = "run the same command again to go on";
+const AGAIN_AS_NAME: &str = "run the same command again with -T to go on";
 
 pub(super) struct Job<'a> {
     pub flags: &'a Flags,
@@ -45,6 +47,8 @@ pub(super) struct Job<'a> {
     pub done: Vec<CopyReport>,
     /// Files that were read again.
     pub verified: u64,
+    /// The target is a name and no directory that existed.
+    pub named: bool,
 }
 
 /// Where copies go.
@@ -81,10 +85,22 @@ impl Job<'_> {
             false => Session::write(&to.image)?,
         };
         let result = self.each_into(from, to, &session);
-        let again = if self.flags.resume { AGAIN } else { "" };
-        let hint = format!("{FULL}{again}");
-        let result = result.map_err(|failure| failure.hint_if_full(hint));
+        let result = self.hinted(result, FULL, "");
         session.finish_with(result)
+    }
+
+    /// Adds a hint to the error of a copy that ended early: `full` for a full volume, and with
+    /// `--continue` how to go on after `first`.
+    fn hinted(&self, result: Result<(), Failure>, full: &str, first: &str) -> Result<(), Failure> {
+        let again = match self.named && self.flags.recursive() && !self.flags.no_target_directory {
+            true => AGAIN_AS_NAME,
+            false => AGAIN,
+        };
+        result.map_err(|failure| match self.flags.resume {
+            true if signals::interrupted() => failure.hint(again),
+            true => failure.hint_if_full(format!("{full}{first}; then {again}")),
+            false => failure.hint_if_full(full),
+        })
     }
 
     fn each_into(
@@ -95,6 +111,7 @@ impl Job<'_> {
     ) -> Result<(), Failure> {
         let (dir, target) =
             Target::in_image(session, to, self.flags.no_target_directory, from.len() > 1)?;
+        self.named = target.is_name();
         let ordered = session.ffs.ordering() == "softdep";
         self.options.safe_times = ordered && self.options.kept().timestamps;
         let targets = ImageTargets::new(&session.ffs, &session.cred, dir.clone());
@@ -161,6 +178,7 @@ impl Job<'_> {
         }
         signals::listen();
         let (dir, target) = Target::on_host(to, self.flags.no_target_directory, from.len() > 1)?;
+        self.named = target.is_name();
         let images = images.iter().map(FileId::from).collect();
         let mut sink = HostSink::new(&dir, self.options, images)?;
         let to = To {
@@ -173,11 +191,7 @@ impl Job<'_> {
         let mut dry = DrySink(Arc::clone(&to.targets));
         let sink: &mut dyn Sink = if self.flags.dry_run { &mut dry } else { &mut sink };
         let copied = self.each_onto(from, &to, sink);
-        let hint = match self.flags.resume {
-            true => format!("complete files stay; make space{AGAIN}"),
-            false => "complete files stay".to_owned(),
-        };
-        copied.map_err(|failure| failure.hint_if_full(hint))
+        self.hinted(copied, "complete files stay", "; make space")
     }
 
     fn each_onto(

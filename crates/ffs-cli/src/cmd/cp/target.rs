@@ -16,8 +16,19 @@ use crate::spec::ImagePath;
 pub(super) struct Target {
     /// The name there, unless each copy keeps its own.
     name: Option<Vec<u8>>,
-    /// The name was written with a slash at its end: only a directory can have it.
-    slash: Option<String>,
+    /// Only a directory can go there.
+    takes: Takes,
+}
+
+/// Why only a directory can go to the target, which is shown so.
+#[derive(Default)]
+enum Takes {
+    #[default]
+    All,
+    /// The name was written with a slash at its end.
+    Slash(String),
+    /// With -T it is a directory that has no name of its own, such as the root.
+    Itself(String),
 }
 
 impl Target {
@@ -33,11 +44,14 @@ impl Target {
 
     /// Fails for a source that is not a directory, if the name is for one.
     pub(super) fn takes(&self, directory: bool) -> Result<(), Failure> {
-        match &self.slash {
-            Some(shown) if !directory => {
+        match &self.takes {
+            _ if directory => Ok(()),
+            Takes::All => Ok(()),
+            Takes::Slash(shown) => {
                 Err(Failure::new(shown, "is not a directory").hint("make it first"))
             }
-            _ => Ok(()),
+            Takes::Itself(shown) => Err(Failure::new(shown, "is a directory")
+                .hint("without -T the copy goes into it, with its own name")),
         }
     }
 
@@ -49,7 +63,11 @@ impl Target {
         as_name: bool,
         several: bool,
     ) -> Result<(Vnode, Target), Failure> {
-        if !as_name || basename(&to.path).is_none() {
+        if as_name && basename(&to.path).is_none() {
+            let dir = session.find(&to.path, Last::Follow)?;
+            return Ok((dir, Target::itself(to)));
+        }
+        if !as_name {
             match namei(&session.ffs, &session.cred, &to.path, Last::Follow) {
                 Ok(dir) if session.ffs.getattr(&dir).kind == FileType::Directory => {
                     return Ok((dir, Target::default()));
@@ -62,7 +80,12 @@ impl Target {
         }
         let (dir, name) = session.find_parent(&to.path)?;
         let slash = to.path.ends_with(b"/").then(|| to.to_string());
-        Ok((dir, Target { name: Some(name), slash }))
+        Ok((dir, Target { name: Some(name), takes: slash.map_or(Takes::All, Takes::Slash) }))
+    }
+
+    /// A directory that gets what is in the source.
+    fn itself(to: impl std::fmt::Display) -> Target {
+        Target { name: Some(Vec::new()), takes: Takes::Itself(to.to_string()) }
     }
 
     /// As [`Target::in_image`], on the host.
@@ -80,11 +103,14 @@ impl Target {
             return Err(Failure::new(to.display(), "is not a directory").hint("make it first"));
         }
         let Some(name) = to.file_name() else {
+            if is_dir {
+                return Ok((to.to_owned(), Target::itself(to.display())));
+            }
             return Err(Failure::new(to.display(), "does not end in a name"));
         };
         let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.map_or_else(|| PathBuf::from("."), Path::to_owned);
-        let slash = slash.then(|| to.display().to_string());
-        Ok((parent, Target { name: Some(name.as_bytes().to_vec()), slash }))
+        let takes = if slash { Takes::Slash(to.display().to_string()) } else { Takes::All };
+        Ok((parent, Target { name: Some(name.as_bytes().to_vec()), takes }))
     }
 }

@@ -13,7 +13,7 @@ use ffs_device::partition::{self, Partition, Scheme};
 use ffs_fuse::{MountError, MountRequest, Mounted, Options, mount_daemon};
 use ffs_image::{Format, OpenOptions, Opened};
 
-use super::{FAILED, print_mounted};
+use super::{FAILED, print_mounted, print_rights};
 use crate::fail::{Failure, Outcome, show};
 use crate::session::{self, holds_ufs, snapshot};
 use crate::spec::names_partition;
@@ -52,6 +52,7 @@ pub(super) fn mount_all(options: &Options, image: &OsStr, dir: &Path) -> Outcome
             Ok(point) => {
                 mounted += 1;
                 print_mounted(&name, &point);
+                print_rights(&point);
             }
             Err(error) => {
                 output::error(format!("{name}: {error}"));

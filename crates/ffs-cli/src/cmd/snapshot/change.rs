@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use ffs_core::{FileFlags, GID_OPERATOR, SetAttr, SnapshotStats};
+use ffs_fuse::MountError;
 use serde::Serialize;
 
 use crate::fail::{Failure, Outcome, show};
@@ -71,8 +72,15 @@ fn create_in_image(inside: &ImagePath) -> Result<SnapshotStats, Failure> {
 fn create_on_mount(path: &Path) -> Result<SnapshotStats, Failure> {
     let name = show(path.as_os_str().as_bytes());
     ffs_fuse::make_snapshot(path).map_err(|error| {
-        Failure::new(name, error)
-            .hint("name a new file on an ffs mount, or in an image: IMAGE:/.snap/NAME")
+        // A server that refuses gives the reason, such as a full volume.
+        let refused = matches!(error, MountError::Server(_));
+        let failure = Failure::new(name, error);
+        match refused {
+            true => failure,
+            false => {
+                failure.hint("name a new file on an ffs mount, or in an image: IMAGE:/.snap/NAME")
+            }
+        }
     })
 }
 

@@ -7,13 +7,20 @@ use std::path::{Path, PathBuf};
 
 use bsdffs::snapshot::{Active, Listed};
 use ffs_core::SnapshotInfo;
+use ffs_fuse::MountError;
 use ffs_ondisk::snapshot::SNAP_DIR;
 
 use crate::fail::{Failure, show};
 
 /// The snapshots of the volume that is mounted on `dir`, oldest first. Each has one of its paths.
 pub(super) fn list(dir: &Path) -> Result<Vec<Listed>, Failure> {
-    let failed = |error| Failure::new(show(dir.as_os_str().as_bytes()), error);
+    let failed = |error| match error {
+        // Their texts name the directory.
+        MountError::NotMounted { .. }
+        | MountError::Private { .. }
+        | MountError::NotAllowed { .. } => Failure::plain(error),
+        error => Failure::new(show(dir.as_os_str().as_bytes()), error),
+    };
     let found = ffs_fuse::snapshots(dir).map_err(failed)?;
     let mut paths = names(dir, found.iter().map(|one| one.ino.0.into()).collect());
     let listed = |one: SnapshotInfo| {
