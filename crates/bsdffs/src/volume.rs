@@ -276,12 +276,14 @@ impl Volume {
     /// As [`std::fs::rename`].
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
         let (from_dir, from) = self.parent(from.as_ref())?;
-        let file = self.fs().lookup(self.cred(), &from_dir, &from)?;
-        let (to_dir, to) = match self.fs().getattr(&file).kind {
-            FileType::Directory => self.parent(to.as_ref())?,
-            _ => self.parent_of_file(to.as_ref())?,
-        };
-        drop(file);
+        let path = to.as_ref();
+        let (to_dir, to) = self.parent(path)?;
+        if bytes(path).ends_with(b"/") {
+            let file = self.fs().lookup(self.cred(), &from_dir, &from)?;
+            if self.fs().getattr(&file).kind != FileType::Directory {
+                return Err(Error::NotDirectory.into());
+            }
+        }
         let (from, to) = ((&from_dir, from.as_slice()), (&to_dir, to.as_slice()));
         Ok(self.fs().rename(self.cred(), from, to, RenameMode::Replace)?)
     }
