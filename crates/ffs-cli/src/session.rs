@@ -373,7 +373,11 @@ mod tests {
             std::fs::copy(&names[n], &names[n + 1]).unwrap();
         }
         let [_, first, second] = names;
-        [first, second]
+        // A process that another test starts has the files that are open, and their locks, until it
+        // executes its program. So the file that was open is not opened again.
+        let copy = dir.join("copy");
+        std::fs::copy(&first, &copy).unwrap();
+        [copy, second]
     }
 
     #[test]
