@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::fnmatch::Pattern;
-use super::printf::{Format, link_text};
+use super::printf::{Format, kind_behind, link_text};
 use crate::fail::{Failure, show};
-use crate::namei::{Last, PathError, basename, namei};
+use crate::namei::{Last, basename};
 use crate::output;
 pub(super) use crate::parse::find::{Bits, Number, Which};
 use crate::session::Session;
@@ -242,13 +242,9 @@ fn other_kind(found: &Found<'_>) -> Result<Option<FileType>, Failure> {
     if found.followed {
         return Ok(session.attr_of(visit.path, Last::Keep).map(|attr| attr.kind));
     }
-    if visit.attr.kind != FileType::Symlink {
-        return Ok(Some(visit.attr.kind));
-    }
-    match namei(&session.ffs, &session.cred, visit.path, Last::Follow) {
-        Ok(file) => Ok(Some(session.ffs.getattr(&file).kind)),
+    match kind_behind(session, visit) {
         // A link that leads to nothing is the file itself.
-        Err(PathError::Fs(Error::NotFound | Error::NotDirectory)) => Ok(Some(FileType::Symlink)),
+        Ok(kind) => Ok(kind.or(Some(FileType::Symlink))),
         Err(error) => {
             output::report(Err(session.failed(visit.path, error)))?;
             Ok(None)

@@ -26,9 +26,10 @@ const NONE: &str = r"(?:\z(?s:.))";
 pub(super) struct Pattern(Regex);
 
 impl Pattern {
-    /// The expression `text` of the crate `regex`. `None`: it is too large.
+    /// The expression `text` of the crate `regex`, for a whole name. `None`: it is too large.
     pub(super) fn new(text: &str, fold: bool) -> Option<Pattern> {
-        RegexBuilder::new(text).case_insensitive(fold).build().ok().map(Pattern)
+        let whole = format!(r"\A(?:{text})\z");
+        RegexBuilder::new(&whole).case_insensitive(fold).build().ok().map(Pattern)
     }
 
     pub(super) fn is_match(&self, name: &[u8]) -> bool {
@@ -78,7 +79,7 @@ impl Brackets {
 
 /// The expression for a pattern. `None`: it is too large.
 pub(super) fn compile(pattern: &str, fold: bool) -> Option<Pattern> {
-    let mut text = String::from(r"\A(?:");
+    let mut text = String::new();
     let mut rest = pattern.chars().peekable();
     while let Some(c) = rest.next() {
         match c {
@@ -98,7 +99,6 @@ pub(super) fn compile(pattern: &str, fold: bool) -> Option<Pattern> {
             c => literal(c, &mut text),
         }
     }
-    text.push_str(r")\z");
     Pattern::new(&text, fold)
 }
 

@@ -177,7 +177,7 @@ impl Parser<'_> {
         value.ok_or_else(|| Failure::usage(format!("{word}: its value is missing")))
     }
 
-    /// The attributes of the file at `path`.
+    /// The attributes of the file that a value names: a path in the image.
     fn file(&self, name: &str) -> Result<Attr, Failure> {
         let inside = current::inside(OsStr::new(name)).map(|(_, path)| path);
         let path = inside.as_deref().unwrap_or(name.as_bytes());

@@ -144,14 +144,26 @@ fn directory(path: &[u8]) -> &[u8] {
     }
 }
 
-/// The letter of what a symbolic link leads to: `N` for nothing, `L` for a loop.
-fn other_letter(session: &Session, visit: &Visit<'_>) -> &'static str {
+/// The type of the file, or of what it leads to if it is a symbolic link; `None` for nothing.
+pub(super) fn kind_behind(
+    session: &Session,
+    visit: &Visit<'_>,
+) -> Result<Option<FileType>, PathError> {
     if visit.attr.kind != FileType::Symlink {
-        return letter(visit.attr.kind);
+        return Ok(Some(visit.attr.kind));
     }
     match namei(&session.ffs, &session.cred, visit.path, Last::Follow) {
-        Ok(file) => letter(session.ffs.getattr(&file).kind),
-        Err(PathError::Fs(Error::NotFound | Error::NotDirectory)) => "N",
+        Ok(file) => Ok(Some(session.ffs.getattr(&file).kind)),
+        Err(PathError::Fs(Error::NotFound | Error::NotDirectory)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The letter of what a symbolic link leads to: `N` for nothing, `L` for a loop.
+fn other_letter(session: &Session, visit: &Visit<'_>) -> &'static str {
+    match kind_behind(session, visit) {
+        Ok(Some(kind)) => letter(kind),
+        Ok(None) => "N",
         Err(PathError::Loop) => "L",
         Err(error) => {
             output::error(session.failed(visit.path, error).text);

@@ -87,7 +87,7 @@ impl Syntax {
         let mut reader = Reader {
             syntax: self,
             rest: text.chars().peekable(),
-            out: String::from(r"\A(?:"),
+            out: String::new(),
             groups: Vec::new(),
             atom: None,
             begins: true,
@@ -98,7 +98,6 @@ impl Syntax {
         if !reader.groups.is_empty() {
             return Err(format!("{} is missing", self.written(")")));
         }
-        reader.out.push_str(r")\z");
         Pattern::new(&reader.out, fold)
             .ok_or_else(|| "it is too large, or nested too deeply".to_owned())
     }
@@ -240,10 +239,7 @@ impl Reader<'_> {
                 c => text.push(c),
             }
         }
-        let number = |text: &str| match text {
-            "" => None,
-            text => text.parse().ok().filter(|n| *n <= LONGEST),
-        };
+        let number = |text: &str| text.parse().ok().filter(|n| *n <= LONGEST);
         let least = |text: &str| if text.is_empty() { Some(0) } else { number(text) };
         let count = match text.split_once(',') {
             None => number(&text).map(|n| format!("{{{n}}}")),
@@ -255,29 +251,29 @@ impl Reader<'_> {
         };
         let count = count.ok_or_else(wrong)?;
         self.rest = rest;
-        self.repeat_by(&count)
+        self.repeat_by(&count);
+        Ok(())
     }
 
     fn repeat(&mut self, c: char) -> Result<(), String> {
         match (self.atom, self.syntax.strict) {
             (Some(_), _) => self.repeat_by(c.encode_utf8(&mut [0; 4])),
-            (None, true) => Err(format!("{c}: nothing is before it that it could repeat")),
-            // In a basic expression it is itself.
-            (None, false) => {
-                self.literal(c);
-                Ok(())
+            (None, true) => {
+                return Err(format!("{c}: nothing is before it that it could repeat"));
             }
+            // In a basic expression it is itself.
+            (None, false) => self.literal(c),
         }
+        Ok(())
     }
 
     /// Repeats the last part. It gets a group of its own, because `a+?` is not `(?:a+)?` there.
-    fn repeat_by(&mut self, times: &str) -> Result<(), String> {
+    fn repeat_by(&mut self, times: &str) {
         if let Some(start) = self.atom {
             self.out.insert_str(start, "(?:");
             self.out.push(')');
             self.out.push_str(times);
         }
-        Ok(())
     }
 }
 

@@ -7,7 +7,8 @@
 //! stays on the processor of a server with that policy, and finds it there.
 //!
 //! **How.** A thread that serves quick requests moves to the processor of its client and takes the
-//! policy: it *yields*. (The thread of a ring is bound to the processor of its clients anyway.)
+//! policy: it *yields*. (The thread of a ring is bound to the processor of its clients anyway. It
+//! does not begin to yield while more threads are runnable than there are processors.)
 //! Every few milliseconds it examines where its client is now. With this policy a thread gets
 //! almost no time beside other programs. So it returns to the usual one if it waited long for its
 //! processor, and backs off. As it may not get to run at all, the watchdog, another thread,

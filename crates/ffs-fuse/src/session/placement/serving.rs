@@ -114,18 +114,13 @@ impl<S: System> Serving<S> {
     }
 
     fn enter(&self, state: &mut State, client: u32, now: Instant) {
-        let processor = match self.follows {
-            true => self.watched.system.processor_of(client),
-            false => None,
+        // The thread of a ring stays where it is. A program that computes would keep it from its
+        // clients.
+        let place = match self.follows {
+            true => self.watched.system.processor_of(client).map(Some),
+            false => (!self.watched.is_crowded()).then_some(None),
         };
-        let able = match self.follows {
-            true => processor.is_some(),
-            // A program that computes would keep the thread of a ring from its clients.
-            false => !self.watched.is_crowded(),
-        };
-        if !able {
-            return state.decider.back_off(now);
-        }
+        let Some(processor) = place else { return state.decider.back_off(now) };
         self.watched.enter(&self.thread, state, processor, now);
     }
 
