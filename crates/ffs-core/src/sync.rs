@@ -4,8 +4,8 @@
 //! structure is validated when it is used, so other threads may continue.
 //!
 //! With the cargo feature `schedule` a thread may have a [`schedule::Scheduler`]. Before such a
-//! thread takes a lock it calls the scheduler, and it never blocks on a lock. Other builds do not
-//! contain this code.
+//! thread takes a lock it calls the scheduler, and it never blocks on a lock. Programs for users do
+//! not contain this code; builds of the tests of the whole workspace do.
 
 pub(crate) use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::{PoisonError, TryLockError};

@@ -27,7 +27,6 @@ fn plan(workload: &str) -> Plan {
         snapshots: 0,
         background: 0,
         commands: false,
-        #[cfg(feature = "schedule")]
         writers: 0,
         workload: Some(text::parse(workload).unwrap()),
         max_states: 100_000,

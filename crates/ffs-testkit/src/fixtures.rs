@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use ruzstd::decoding::FrameDecoder;
+
 /// The largest raw fixture is 256 MiB.
 const MAX_RAW: usize = 320 << 20;
 
@@ -92,8 +94,9 @@ pub fn dir() -> Option<PathBuf> {
 #[must_use]
 pub fn load(name: &str) -> Option<Vec<u8>> {
     let packed = read(&format!("{name}.img.zst"), name)?;
-    match zstd::bulk::decompress(&packed, raw_size(name).unwrap_or(MAX_RAW)) {
-        Ok(raw) => Some(raw),
+    let mut raw = Vec::with_capacity(raw_size(name).unwrap_or(MAX_RAW));
+    match FrameDecoder::new().decode_all_to_vec(&packed, &mut raw) {
+        Ok(()) => Some(raw),
         Err(error) => panic!("fixture {name}: {error}"),
     }
 }

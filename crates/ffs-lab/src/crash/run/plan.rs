@@ -57,8 +57,7 @@ pub struct Plan {
     pub background: u32,
     /// Whether `growfs` and `tunefs` are interrupted.
     pub commands: bool,
-    /// Workloads of several threads.
-    #[cfg(feature = "schedule")]
+    /// Workloads of several threads; without the feature `schedule` there are none.
     pub writers: u32,
     /// A workload file, which replaces all others.
     pub workload: Option<Workload>,

@@ -25,7 +25,6 @@ fn plan(ordering: OrderingPolicy, shapes: &[&str]) -> Plan {
         snapshots: 0,
         background: 0,
         commands: false,
-        #[cfg(feature = "schedule")]
         writers: 0,
         workload: None,
         max_states: 1500,

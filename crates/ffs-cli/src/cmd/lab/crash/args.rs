@@ -228,6 +228,8 @@ impl Args {
             commands: self.commands,
             #[cfg(feature = "schedule")]
             writers: self.writers,
+            #[cfg(not(feature = "schedule"))]
+            writers: 0,
             workload,
             max_states: self.max_states,
             effort: Effort { subsets: self.subsets, sectors: self.sectors, window: self.window },
