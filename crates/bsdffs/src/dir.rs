@@ -10,7 +10,8 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use ffs_core::{Access, Error, Ffs, FileType, Ino, Vnode};
+use ffs_core::{Access, Attr, Error, Ffs, FileType, Ino, Vnode};
+use ffs_ondisk::journal;
 
 use crate::metadata::Metadata;
 use crate::namei::{self, Last};
@@ -313,6 +314,13 @@ impl Iterator for Walk {
             return Some(found.map(|()| WalkEntry { entry, depth }));
         }
     }
+}
+
+/// Whether the entry `name` of directory `dir`, which has the attributes `attr`, is the journal of
+/// its volume. The journal is no part of the tree that copies and backups have.
+pub(crate) fn is_journal(dir: Ino, name: &[u8], attr: &Attr) -> bool {
+    let kept = attr.kind == FileType::Regular && attr.flags.contains(journal::FLAGS);
+    dir == Ino::ROOT && name == journal::NAME && kept
 }
 
 /// Names and inode numbers in a directory, sorted by name, without `.` and `..`; and the error that

@@ -3,6 +3,7 @@
 //! A path is absolute, or it begins with an inode number: `#1234`, `#1234/name`.
 
 use std::ffi::OsStr;
+use std::path::Path;
 
 pub(crate) use bsdffs::namei::{Last, PathError, basename, components, join};
 use bsdffs::namei::{namei_from, parent_from, target_from};
@@ -174,6 +175,14 @@ pub(crate) fn one_image(
         let ImagePath { image: this, path } = crate::spec::image_path(arg.as_ref())?;
         let first = image.get_or_insert_with(|| this.clone());
         if *first != this {
+            let operands = [&*first, &*this].map(Path::new);
+            if let Some(other) = operands.into_iter().find(|operand| operand.is_dir()) {
+                let other = other.display();
+                return Err(Failure::usage(format!(
+                    "{other} is a directory of this computer; `ffs cp -a` copies between it and an \
+                     image"
+                )));
+            }
             let (first, this) = (first.display(), this.display());
             return Err(Failure::usage(format!(
                 "{first} and {this} are different images; use `ffs cp -a` from one to the other"

@@ -130,18 +130,20 @@ pub struct Segment {
     pub hash_ok: bool,
 }
 
+/// Flags that keep the journal's file from being changed or removed.
+pub const FLAGS: FileFlags = FileFlags::SF_IMMUTABLE.union(FileFlags::SF_NOUNLINK);
+
 /// Why `d` cannot be a journal of the volume; `None` if it can.
 ///
 /// The caller checks that it has no holes.
 #[must_use]
 pub fn inode_problem(g: &Geometry, d: &Dinode) -> Option<&'static str> {
-    let flags = FileFlags::SF_IMMUTABLE | FileFlags::SF_NOUNLINK;
     let bsize = u64::from(g.bsize);
     if d.mode != 0o100_400 {
         Some("its mode is not 0100400")
     } else if d.nlink != 1 {
         Some("its link count is not 1")
-    } else if !d.flags.contains(flags) {
+    } else if !d.flags.contains(FLAGS) {
         Some("it lacks one of the flags schg and sunlnk")
     } else if d.size < MIN_BYTES || !d.size.is_multiple_of(bsize) || d.size > g.maxfilesize {
         Some("its size is not a number of whole blocks from 4 MiB")

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ffs_ondisk::Ino;
+use ffs_ondisk::{Ino, journal};
 
 use super::restore::Restore;
 use super::source::StreamSource;
@@ -39,13 +39,14 @@ impl Incremental {
     /// The dump does not fit, and why.
     pub fn new(restore: Restore, table: Option<SymTable>) -> Result<Incremental, String> {
         check_order(&restore, table.as_ref())?;
-        let table = table.unwrap_or_else(SymTable::empty);
+        let mut table = table.unwrap_or_else(SymTable::empty);
+        drop_own_files(&mut table.dirs);
         let (old, _) = Tree::build(&table.dirs, |_| true);
         let mut dirs = table.dirs;
         // An inode in the dump is what the dump has, also if it was a directory before.
         dirs.retain(|ino, _| !restore.dumped.contains(*ino) && restore.used.contains(*ino));
         dirs.extend(restore.dirs.iter().map(|(ino, entries)| (*ino, entries.clone())));
-        drop_symtable(&mut dirs);
+        drop_own_files(&mut dirs);
         let is_old = |ino: u32| {
             let directory = dirs.contains_key(&ino);
             old.nodes_of(ino).any(|n| old.nodes[n as usize].directory == directory)
@@ -123,10 +124,11 @@ fn check_order(restore: &Restore, table: Option<&SymTable>) -> Result<(), String
     }
 }
 
-/// Leaves out the table of an earlier restore, which the file system may contain.
-fn drop_symtable(dirs: &mut BTreeMap<u32, Entries>) {
+/// Leaves out what belongs to the target, not to the tree: the table of an earlier restore, which
+/// the dumped file system may contain, too, and the journal, which dumps of BSD contain.
+fn drop_own_files(dirs: &mut BTreeMap<u32, Entries>) {
     if let Some(root) = dirs.get_mut(&Ino::ROOT.0) {
-        root.retain(|(_, name)| name[..] != *SymTable::NAME);
+        root.retain(|(_, name)| **name != *SymTable::NAME && **name != *journal::NAME);
     }
 }
 

@@ -1,6 +1,8 @@
 //! The passes of a dump (`spec/on-disk-format.md` §24.6; BSD's `traverse.c`).
 //!
-//! 1. `mapfiles`: which inodes are used, are directories, and have changed since the base.
+//! 1. `mapfiles`: which inodes are used, are directories, and have changed since the base. The
+//!    journal is left out: it belongs to its volume alone, and the one of a restored volume is its
+//!    own.
 //! 2. `mapdirs`, repeated until nothing changes: the directories that lead to a dumped file are
 //!    dumped too; the flag `nodump` of a directory extends to everything below it.
 //! 3. The directories are written, by inode number.
@@ -19,7 +21,7 @@ use ffs_admin::Volume;
 use ffs_core::{Attr, Cred, Ffs, FileFlags, FileType, Ino};
 use ffs_device::BlockDevice;
 use ffs_ondisk::geometry::NDADDR;
-use ffs_ondisk::{Cg, CgNo, Format, cg};
+use ffs_ondisk::{Cg, CgNo, Format, cg, journal};
 
 use super::dumpino::Dumper;
 use super::error::DumpError;
@@ -28,6 +30,7 @@ use super::observer::DumpObserver;
 use super::output::{Output, WINDOW};
 use super::spcl::{Header, RecordKind};
 use super::{NTREC, TP_BSIZE};
+use crate::dir::is_journal;
 
 /// What to dump, and what its headers contain.
 #[derive(Clone, Debug)]
@@ -149,7 +152,7 @@ struct Maps<'a> {
     ddate: i64,
     /// Whether files with `nodump` are left out.
     honor: bool,
-    /// `usedinomap`: inodes in use, except directories that `nodump` leaves out.
+    /// `usedinomap`: inodes in use, except directories that `nodump` leaves out, and the journal.
     used: InodeMap,
     /// `dumpdirmap`: directories that may be dumped.
     dirs: InodeMap,
@@ -192,6 +195,7 @@ impl<'a> Maps<'a> {
         observer: &mut dyn DumpObserver,
     ) -> Result<(), DumpError> {
         self.mapfiles(device, observer)?;
+        self.leave_out_journal();
         while self.mapdirs(observer)? {}
         for map in [&mut self.used, &mut self.dirs, &mut self.dumped] {
             map.insert(Ino::ROOT.0);
@@ -239,6 +243,23 @@ impl<'a> Maps<'a> {
             }
         }
         Ok(())
+    }
+
+    fn leave_out_journal(&mut self) {
+        let found = self.ffs.root().and_then(|root| {
+            let file = self.ffs.lookup(&Cred::root(), &root, journal::NAME)?;
+            Ok(self.ffs.getattr(&file))
+        });
+        // A root that cannot be read is reported by the passes that need it.
+        let Ok(attr) = found else { return };
+        if !is_journal(Ino::ROOT, journal::NAME, &attr) {
+            return;
+        }
+        self.used.remove(attr.ino.0);
+        if self.dumped.contains(attr.ino.0) {
+            self.dumped.remove(attr.ino.0);
+            self.tapesize = self.tapesize.saturating_sub(self.blockest(&attr));
+        }
     }
 
     fn mapfile(&mut self, ino: u32, observer: &mut dyn DumpObserver) {

@@ -106,8 +106,8 @@ fn new_size(
     let g = &old.geo;
     if bytes > device_bytes {
         let why = format!(
-            "{bytes} bytes are wanted, the device has {device_bytes}: make it larger first \
-             (truncate -s {bytes}), or leave -s away"
+            "{bytes} bytes are wanted, the device has {device_bytes}: make it larger first (a \
+             partition by ffs disk grow), or leave -s away"
         );
         return Err(AdminError::option("-s", why));
     }

@@ -120,7 +120,8 @@ pub(crate) struct How {
     #[arg(short = 'i', value_name = "BYTES", value_parser = bsd::number32)]
     density: Option<u32>,
     /// Percent of the space kept for root
-    #[arg(short = 'm', value_name = "PERCENT", default_value_t = newfs::MINFREE)]
+    #[arg(short = 'm', value_name = "PERCENT", value_parser = bsd::number32,
+          default_value_t = newfs::MINFREE)]
     minfree: u32,
     /// What to optimise: time or space
     #[arg(short = 'o', value_name = "time|space")]

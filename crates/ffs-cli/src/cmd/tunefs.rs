@@ -53,10 +53,12 @@ pub(crate) struct Args {
     #[arg(short = 'a', value_name = "SWITCH", value_parser = bsd::switch)]
     acls: Option<bool>,
     /// Most blocks of one file in a cylinder group before it moves on
-    #[arg(short = 'e', value_name = "BLOCKS", value_parser = number32)]
+    #[arg(short = 'e', value_name = "BLOCKS", value_parser = number32,
+          allow_negative_numbers = true)]
     maxbpg: Option<u32>,
     /// Expected average size of files, bytes
-    #[arg(short = 'f', value_name = "BYTES", value_parser = number32)]
+    #[arg(short = 'f', value_name = "BYTES", value_parser = number32,
+          allow_negative_numbers = true)]
     avgfilesize: Option<u32>,
     /// gjournal
     #[arg(short = 'J', value_name = "SWITCH", value_parser = bsd::switch)]
@@ -65,7 +67,8 @@ pub(crate) struct Args {
     #[arg(short = 'j', value_name = "SWITCH", value_parser = bsd::switch)]
     journal: Option<bool>,
     /// Fragments at the head of each group kept for metadata
-    #[arg(short = 'k', value_name = "FRAGMENTS", value_parser = number32)]
+    #[arg(short = 'k', value_name = "FRAGMENTS", value_parser = number32,
+          allow_negative_numbers = true)]
     metaspace: Option<u32>,
     /// Label of the volume
     #[arg(short = 'L', value_name = "LABEL")]
@@ -74,7 +77,8 @@ pub(crate) struct Args {
     #[arg(short = 'l', value_name = "SWITCH", value_parser = bsd::switch)]
     multilabel: Option<bool>,
     /// Percent of the space kept for root
-    #[arg(short = 'm', value_name = "PERCENT", value_parser = number32)]
+    #[arg(short = 'm', value_name = "PERCENT", value_parser = number32,
+          allow_negative_numbers = true)]
     minfree: Option<u32>,
     /// NFSv4 access-control lists
     #[arg(short = 'N', value_name = "SWITCH", value_parser = bsd::switch)]
@@ -89,7 +93,8 @@ pub(crate) struct Args {
     #[arg(short = 'S', value_name = "BYTES", value_parser = bsd::number)]
     journal_size: Option<u64>,
     /// Expected files in a directory
-    #[arg(short = 's', value_name = "FILES", value_parser = number32)]
+    #[arg(short = 's', value_name = "FILES", value_parser = number32,
+          allow_negative_numbers = true)]
     avgfpdir: Option<u32>,
     /// Discard freed blocks
     #[arg(short = 't', value_name = "SWITCH", value_parser = bsd::switch)]

@@ -7,6 +7,7 @@ use crate::common::{
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::Command;
 
 #[test]
 fn there_and_back_again() {
@@ -255,7 +256,7 @@ fn deep_paths_longer_than_the_host_takes() {
     let second = d.image("b.img", "32m", &[]);
     ok(&["cp", "-a", out.to_str().unwrap(), &format!("{second}:/{name}")]);
     assert_eq!(ok(&["cat", &format!("{second}:{path}/leaf")]), "leaf");
-    let _ = std::process::Command::new("rm").arg("-rf").arg(&out).status();
+    let _ = Command::new("rm").arg("-rf").arg(&out).status();
 }
 
 #[test]
@@ -284,11 +285,11 @@ fn an_interrupted_copy_leaves_a_clean_image() {
     let image = d.image("a.img", "1g", &[]);
     let big = d.path("big");
     fs::write(&big, vec![b'x'; 256 << 20]).unwrap();
-    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("ffs"));
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("ffs"));
     let mut copy = command.arg("cp").arg(&big).arg(format!("{image}:/")).spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(200));
     let kill = format!("kill -INT {}", copy.id());
-    assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     let code = copy.wait().unwrap().code();
     fsck_clean(Path::new(&image));
     let there = ok(&["ls", &image]);
@@ -316,4 +317,29 @@ fn a_dash_is_standard_input_and_standard_output() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).contains("standard input: has no name"), "{}", text(&output));
     assert_eq!(ok(&["ls", &image]), "new\n");
+}
+
+#[test]
+fn a_tree_is_copied_without_the_journal_of_its_volume() {
+    let d = Dir::new();
+    let (from, to) = (d.image("a.img", "64m", &["-j"]), d.image("b.img", "64m", &["-j"]));
+    ok(&["cp", &d.file("f", b"content"), &format!("{from}:/f")]);
+    let journal = |image: &str| ok(&["stat", &format!("{image}:/.sujournal")]);
+    let before = journal(&to);
+    ok(&["cp", "-a", &format!("{from}:/."), &format!("{to}:/")]);
+    assert_eq!(journal(&to), before);
+    fsck_clean(Path::new(&to));
+    ok(&["diff", &from, &to]);
+    let without = run(&["diff", &from, &d.image("none.img", "64m", &[])]);
+    assert!(!text(&without).contains(".sujournal"), "{}", text(&without));
+    let archive = d.str("a.tar");
+    ok(&["tar", "c", "-f", &archive, &format!("{from}:/")]);
+    let listed = Command::new("tar").args(["tf", &archive]).output().unwrap();
+    assert!(listed.status.success() && !text(&listed).contains(".sujournal"), "{}", text(&listed));
+    // A file of this name that is no journal is like any other, and the journal has a name.
+    ok(&["cp", "-a", &format!("{from}:/.sujournal"), &d.str("alone")]);
+    let plain = d.image("c.img", "64m", &[]);
+    ok(&["cp", &d.str("alone"), &format!("{plain}:/.sujournal")]);
+    ok(&["cp", "-a", &format!("{plain}:/."), &d.str("out")]);
+    assert!(d.path("out/.sujournal").exists());
 }

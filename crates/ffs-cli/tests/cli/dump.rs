@@ -460,3 +460,27 @@ fn many_long_names_of_a_file_need_little_memory() {
         Command::new("sh").args(["-c", &script]).current_dir(d.path("")).output().unwrap();
     assert!(limited.status.success(), "{}", text(&limited));
 }
+
+#[test]
+fn a_journal_stays_with_its_volume() {
+    let d = Dir::new();
+    let image = built(&d, &[]);
+    let bsd = d.str("bsd.dump");
+    // Before it is a journal, the file is dumped as BSD dumps the journal: with the others.
+    ok(&["cp", &d.file("j", b"not a journal"), &format!("{image}:/.sujournal")]);
+    ok(&["dump", "-0", "-f", &bsd, &image]);
+    ok(&["rm", &format!("{image}:/.sujournal")]);
+    ok(&["tunefs", "-j", "enable", &image]);
+    let own = d.str("own.dump");
+    ok(&["dump", "-0", "-f", &own, &image]);
+    assert!(!ok(&["restore", "-t", "-f", &own]).contains(".sujournal"));
+    for (n, dump) in [&bsd, &own].into_iter().enumerate() {
+        let target = d.image(&format!("{n}.img"), "64m", &["-j"]);
+        let journal = || ok(&["stat", &format!("{target}:/.sujournal")]);
+        let before = journal();
+        ok(&["restore", "-r", "-f", dump, "-D", &format!("{target}:/")]);
+        assert_eq!(journal(), before, "{dump}");
+        fsck_clean(Path::new(&target));
+    }
+    ok(&["restore", "-C", "-f", &own, &format!("{}:/", d.str("1.img"))]);
+}

@@ -13,14 +13,11 @@ use crate::namecache::CacheLookup;
 use crate::ordering::InodeChange;
 use crate::types::{Access, Attr, SetAttr, SetTime};
 use ffs_ondisk::geometry::Format;
-use ffs_ondisk::{Dinode, FileFlags, FileType};
+use ffs_ondisk::{Dinode, FileFlags, FileType, journal};
 
 /// System flags that restrict changes of all flags to root.
 const SYSTEM_LOCKS: FileFlags =
     FileFlags::SF_NOUNLINK.union(FileFlags::SF_IMMUTABLE).union(FileFlags::SF_APPEND);
-
-/// Flags that keep the journal's file from being changed or removed.
-const JOURNAL_FLAGS: FileFlags = FileFlags::SF_IMMUTABLE.union(FileFlags::SF_NOUNLINK);
 
 impl Ffs {
     /// The attributes of a file.
@@ -94,7 +91,7 @@ impl Ffs {
             check_size(&inode.d, size, self.geometry().maxfilesize)?;
         }
         may_set(&inode.d, cred, set)?;
-        if set.flags.is_some_and(|new| !new.contains(JOURNAL_FLAGS))
+        if set.flags.is_some_and(|new| !new.contains(journal::FLAGS))
             && self.0.is_kept_journal(file.ip.ino)
         {
             return Err(Error::Busy("the mount keeps this journal, so its flags stay"));

@@ -109,6 +109,12 @@ fn layer(
     opened.map(FormatAccess::new).map_err(|error| refusal(path, &error))
 }
 
+/// What to do with an encrypted image.
+const ENCRYPTED: &str = "it is encrypted: start `qemu-nbd -k SOCKET --object \
+                         secret,id=key,file=KEYFILE --image-opts \
+                         driver=qcow2,encrypt.key-secret=key,file.filename=IMAGE`, and use \
+                         nbd+unix:///?socket=SOCKET";
+
 /// imago reports what it lacks as `Unsupported`; other errors are damage or the system's.
 fn refusal(path: &Path, error: &io::Error) -> Refused {
     let why = format!("{}: {}", path.display(), ffs_device::host_words(error));
@@ -201,7 +207,7 @@ fn header(file: &dyn BlockDevice, write: bool) -> Result<Header, Refused> {
         return Err(Refused::Unsupported(format!("version {version}")));
     }
     if be32(&head, 32) != 0 {
-        return Err(Refused::Unsupported("it is encrypted".to_owned()));
+        return Err(Refused::Unsupported(ENCRYPTED.to_owned()));
     }
     let features = if version >= 3 { be64(&head, 72) } else { 0 };
     if features & CORRUPT != 0 {

@@ -4,7 +4,8 @@
 //! 1. Each directory is walked once. A loop or a second name of a directory, which only a damaged
 //!    image has, is reported.
 //! 2. Files are opened by inode number, not by name: large directories need no search.
-//! 3. A name with a slash, which only a damaged image has, is reported and not sent: on the host it
+//! 3. The journal of the volume is sent only if it is the top: it is no part of the tree.
+//! 4. A name with a slash, which only a damaged image has, is reported and not sent: on the host it
 //!    would lead out of its directory.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,7 @@ use crate::copy::emitter::{CopyEnded, Emitter, Event, READ_SIZE, SMALL_FILE};
 use crate::copy::entry::{Entry, EntryKind, EntryMeta, Xattr};
 use crate::copy::report::Loss;
 use crate::copy::sink::Source;
-use crate::dir::sorted_entries;
+use crate::dir::{is_journal, sorted_entries};
 use crate::flags;
 use crate::namei::{Last, PathError, join, namei_from};
 use crate::text::escape;
@@ -158,6 +159,7 @@ impl ImageWalk<'_> {
             }
             let dir = open.ino;
             match self.ffs.vget(ino, None) {
+                Ok(file) if is_journal(dir, &name, &self.ffs.getattr(&file)) => {}
                 Ok(file) => match self.followed(dir, &name, file) {
                     Ok(file) => self.file(&file, Paths { target, shown })?,
                     Err(error) => self.failed(&shown, error)?,
