@@ -25,6 +25,7 @@ mod rename_example;
 mod softdep;
 mod softdep_bounds;
 mod softdep_cost;
+mod softdep_cycles;
 mod softdep_full;
 mod softdep_torn;
 mod sync_writes;

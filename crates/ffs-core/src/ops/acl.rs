@@ -88,8 +88,9 @@ impl Acl {
         }
     }
 
-    /// Replaces the permissions that the mode includes by those of `perm`.
-    fn set_mode(&mut self, perm: u16) {
+    /// Replaces the permissions that the mode includes by those of `perm`. The mode of a file is in
+    /// force, and its list on disk may be older.
+    pub fn set_mode(&mut self, perm: u16) {
         self.each_of_mode(|p, shift| *p = (perm >> shift & 7) as u8);
     }
 

@@ -50,13 +50,14 @@ impl Softdep {
         }
         self.replace_reservation(at, id);
         self.push_value(at, NO_ENTRY, id);
-        self.list_name(id, at, target.ino, kind);
+        self.list_name(id, target.ino, kind);
         if kind == EntryKind::Mkdir {
             self.inodedeps.extra_or_default(target.ino).first_name = Some(id);
         }
     }
 
-    /// The new name `id` requires the changes that must be durable before a write shows it.
+    /// The new name `id` requires the changes that must be durable before a write shows it, and its
+    /// directory. It has no dependents yet.
     pub(super) fn require_target(
         &mut self,
         id: DepId,
@@ -93,6 +94,7 @@ impl Softdep {
         if needs_first_block && self.inodedeps.extra(target.ino).is_some() {
             self.require_pointers(id, target.ino, Lbn(0), Way::FromInode);
         }
+        self.require_directory(id, at.dir);
     }
 
     /// The name `id` of the directory `ino` in `dir` requires the link count of `dir`, and a

@@ -29,14 +29,19 @@ impl Softdep {
         }
     }
 
-    /// Lists the new name `id` with its inode. It is reachable only when its directory is; the size
-    /// and the pointers on the way to it are required when it is durable.
-    pub(super) fn list_name(&mut self, id: DepId, at: DirPos, ino: Ino, kind: EntryKind) {
-        let first =
-            self.first_name(at.dir).filter(|&on| on != id && holds(Rule::ReachableDirectory));
-        if let Some(on) = first {
+    /// The new name `id` in `dir` is reachable only when `dir` is. The size and the pointers on the
+    /// way to it are required when it is durable.
+    ///
+    /// It has no dependents yet: those that it takes over, such as a barrier of removals, may be
+    /// required by the name of the directory.
+    pub(super) fn require_directory(&mut self, id: DepId, dir: Ino) {
+        if let Some(on) = self.first_name(dir).filter(|_| holds(Rule::ReachableDirectory)) {
             self.graph.require(id, on, Level::Reachable, Holds::Reachable);
         }
+    }
+
+    /// Lists the new name `id` with its inode.
+    pub(super) fn list_name(&mut self, id: DepId, ino: Ino, kind: EntryKind) {
         self.inodedeps.push_name(ino, id);
         // A journal would commit the name of a rename or a link with the removals after it, or
         // before them. Programs rely on that: they remove files that the new name replaced.

@@ -74,7 +74,7 @@ impl Softdep {
             }
         }
         self.drop_parent_link_after(old.ino, removed, AbsentAfter::Entry(id));
-        self.list_name(id, at, new.ino, kind);
+        self.list_name(id, new.ino, kind);
     }
 
     /// The `..` of a directory names another parent, with value `id`.

@@ -101,10 +101,27 @@ impl Graph {
         }
         match open.keys().next() {
             Some(id) => {
-                let kind = self.kind(*id);
-                Err(format!("{} dependencies form a cycle, among them {kind:?}", open.len()))
+                let cycle = self.cycle_in(&open, *id);
+                Err(format!("{} dependencies are in or after a cycle: {cycle}", open.len()))
             }
             None => Ok(()),
         }
+    }
+
+    /// The members of a cycle, each of which requires the next one. Each member of `open` requires
+    /// another one.
+    fn cycle_in(&self, open: &BTreeMap<DepId, usize>, start: DepId) -> String {
+        let (mut path, mut at) = (Vec::new(), start);
+        while !path.contains(&at) {
+            path.push(at);
+            let required = self.get(at).map(Dep::requirements).into_iter().flatten();
+            match required.filter_map(|r| r.dep()).find(|on| open.contains_key(on)) {
+                Some(next) => at = next,
+                None => return format!("{:?} is not in one", self.kind(at)),
+            }
+        }
+        let members = path.iter().skip_while(|id| **id != at);
+        let shown = members.map(|id| format!("{id:?} {:?}", self.get(*id)));
+        shown.collect::<Vec<_>>().join(" requires ")
     }
 }
