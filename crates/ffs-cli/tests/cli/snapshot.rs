@@ -1,6 +1,6 @@
 //! Snapshots as images: every reader of an image accepts them, and none changes them.
 
-use crate::common::{Dir, fails, is_root, json_lines, ok, run, text};
+use crate::common::{Dir, fails, fsck_clean, is_root, json_lines, ok, run, text};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -265,4 +265,22 @@ fn a_snapshot_of_a_mounted_volume_is_made_while_programs_write() {
     ok(&["fsck", "-n", "-f", &image]);
     ok(&["fsck", "-n", &format!("{image}:/.snap/first")]);
     assert_eq!(ok(&["ls", &format!("{image}:/.snap")]).trim(), "first");
+}
+
+/// With write-back caching the kernel keeps its own size of a file that it has in memory.
+#[test]
+fn a_snapshot_has_its_size_with_write_back_caching() {
+    let d = Dir::new();
+    let Some(image) = crate::mount::mounted(&d, "rw,writeback") else { return };
+    let dir = d.path("mnt");
+    fs::write(dir.join("f"), "content").unwrap();
+    let snapshot = dir.join(".snap/s");
+    ok(&["snapshot", "create", snapshot.to_str().unwrap()]);
+    let size = fs::metadata(&snapshot).unwrap().len();
+    assert!(size > 16 << 20, "{size}");
+    assert!(ok(&["ls", snapshot.to_str().unwrap()]).contains('f'));
+    ok(&["dump", "-0", "-L", "-f", &d.str("a.dump"), &d.str("mnt")]);
+    ok(&["umount", &d.str("mnt")]);
+    assert!(ok(&["stat", &format!("{image}:/.snap/s")]).contains(&size.to_string()));
+    fsck_clean(Path::new(&image));
 }

@@ -26,8 +26,8 @@
 use super::Server;
 use crate::channel::MESSAGE;
 use crate::checker::Checker;
-use crate::wire::{Errno, Reply, Request};
-use ffs_core::{Cred, FileFlags, Nature, SnapshotInfo, Sysctl, TunableError};
+use crate::wire::{Errno, LastByte, Reply, Request};
+use ffs_core::{Cred, FileFlags, Nature, SnapshotInfo, Sysctl, TunableError, Vnode};
 use std::sync::Arc;
 
 impl Server {
@@ -85,11 +85,21 @@ impl Server {
         Ok(match self.fs.snapshot_into(&Cred::root(), &file) {
             Ok(made) => {
                 out.stale = Some(r.node);
+                out.longer = self.last_byte(&file, r.node).filter(|_| self.options.writeback);
                 let nanos = made.suspended.as_nanos();
                 format!("ok {nanos}\t{}\t{}", made.groups, made.groups_again)
             }
             Err(e) => format!("error {e}"),
         })
+    }
+
+    /// The last byte of `file`, which has the number `node` in the protocol; `None` if it has none,
+    /// or cannot be read.
+    fn last_byte(&self, file: &Vnode, node: u64) -> Option<LastByte> {
+        let offset = self.fs.getattr(file).size.checked_sub(1)?;
+        let mut byte = [0];
+        let n = self.fs.read(file, offset, &mut byte).ok()?;
+        (n == 1).then_some(LastByte { node, offset, byte: byte[0] })
     }
 
     fn snapshots(&self) -> String {

@@ -133,17 +133,16 @@ impl Session {
     }
 
     /// Starts a thread that does `work`. The session lasts until all of them have ended, or until
-    /// one has returned an error, or one that is `vital` has panicked.
+    /// one has returned an error or has panicked.
     ///
     /// # Errors
     /// No thread can be created.
     fn spawn(
         self: &Arc<Self>,
         name: String,
-        vital: bool,
         work: impl FnOnce(&Arc<Session>) -> io::Result<()> + Send + 'static,
     ) -> io::Result<()> {
-        let worker = Worker::new(self, vital);
+        let worker = Worker::new(self);
         std::thread::Builder::new().name(name).spawn(move || worker.run(work)).map(drop)
     }
 
@@ -152,11 +151,10 @@ impl Session {
         self: &Arc<Self>,
         n: usize,
         name: &str,
-        vital: bool,
         work: impl FnOnce(&Arc<Session>) -> io::Result<()> + Clone + Send + 'static,
     ) -> io::Result<()> {
         for i in 0..n {
-            if let Err(e) = self.spawn(format!("{name} {i}"), vital, work.clone()) {
+            if let Err(e) = self.spawn(format!("{name} {i}"), work.clone()) {
                 if i == 0 {
                     return Err(e);
                 }
@@ -194,6 +192,9 @@ impl Session {
         if let (true, Some(node)) = (succeeded, reply.stale) {
             // Before the reply: its receiver may read the attributes at once.
             self.device.send(&Reply::stale_attributes(node));
+        }
+        if let (true, Some(last)) = (succeeded, reply.longer) {
+            self.device.send(&Reply::last_byte(last));
         }
         for node in reply.stale_listings.drain(..) {
             self.device.send(&Reply::stale_listing(node));
@@ -257,16 +258,15 @@ impl Session {
 /// A thread that serves requests, from before it starts to its end, also by a panic.
 struct Worker {
     session: Arc<Session>,
-    /// Without it some requests are never served. If it panics, the session ends: everything is
-    /// written, and the end of the process ends the mount.
-    vital: bool,
+    /// If it panics, the session ends: everything is written, and the end of the process ends the
+    /// mount. The caller of its request, or of later ones, would wait for ever.
     panicked: bool,
 }
 
 impl Worker {
-    fn new(session: &Arc<Session>, vital: bool) -> Worker {
+    fn new(session: &Arc<Session>) -> Worker {
         session.state().workers += 1;
-        Worker { session: Arc::clone(session), vital, panicked: true }
+        Worker { session: Arc::clone(session), panicked: true }
     }
 
     /// Does the work of the thread. An error becomes that of the session, and ends it: the device
@@ -286,7 +286,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         let mut state = self.session.state();
         state.workers -= 1;
-        state.grace_over |= self.vital && self.panicked;
+        state.grace_over |= self.panicked;
         drop(state);
         self.session.changed.notify_all();
     }

@@ -274,10 +274,10 @@ impl Session {
         let (jobs, queue) = channel();
         let queue = Arc::new(Mutex::new(queue));
         // One may wait for another: see `SlowPredictor` about IOCTL.
-        self.spawn_some(helpers.max(2), "helper", true, move |session| session.help(&queue))?;
-        self.spawn("forgets".to_owned(), true, |session| session.read_forgets())?;
+        self.spawn_some(helpers.max(2), "helper", move |session| session.help(&queue))?;
+        self.spawn("forgets".to_owned(), |session| session.read_forgets())?;
         for thread in &rings.threads {
-            let sent = thread.send(Step::Serve(Worker::new(self, true), jobs.clone()));
+            let sent = thread.send(Step::Serve(Worker::new(self), jobs.clone()));
             sent.map_err(|_| io::Error::other("a thread of a ring has ended"))?;
         }
         Ok(())

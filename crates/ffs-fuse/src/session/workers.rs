@@ -73,7 +73,7 @@ impl Session {
     /// # Errors
     /// No thread can be created.
     pub(crate) fn start(self: &Arc<Self>, n: usize) -> io::Result<()> {
-        self.spawn_some(n, "worker", false, |session| session.receive_and_serve())
+        self.spawn_some(n, "worker", |session| session.receive_and_serve())
     }
 
     /// Receives requests and serves them until the file system is unmounted.

@@ -21,7 +21,7 @@ pub(crate) mod splice;
 
 pub(crate) use device::{Device, Features};
 pub(crate) use errno::Errno;
-pub(crate) use reply::{Entry, HandedOut, Pages, Reply};
+pub(crate) use reply::{Entry, HandedOut, LastByte, Pages, Reply};
 pub(crate) use request::{Args, Request};
 
 /// The kernel's number of the root node. The file system's inode number differs.

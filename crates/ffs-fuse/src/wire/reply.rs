@@ -41,6 +41,8 @@ pub(crate) struct Reply<'b> {
     pub(crate) handed_out: HandedOut,
     /// A node whose attributes in the kernel's cache are out of date.
     pub(crate) stale: Option<u64>,
+    /// A file that the server made longer, and its last byte.
+    pub(crate) longer: Option<LastByte>,
     /// Content that the kernel's page cache may have in another version.
     pub(crate) stale_pages: Option<Pages>,
     /// Directories of which the kernel's cache may have another listing.
@@ -59,6 +61,15 @@ pub(crate) struct Pages {
     pub(crate) offset: u64,
     /// The length in bytes, more than 0.
     pub(crate) len: u64,
+}
+
+/// The last byte of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastByte {
+    pub(crate) node: u64,
+    /// Bytes before it.
+    pub(crate) offset: u64,
+    pub(crate) byte: u8,
 }
 
 impl Pages {
@@ -99,6 +110,7 @@ impl<'b> Reply<'b> {
             len: HEADER,
             handed_out: HandedOut::Nothing,
             stale: None,
+            longer: None,
             stale_pages: None,
             stale_listings: Vec::new(),
             splice: None,
@@ -131,6 +143,7 @@ impl<'b> Reply<'b> {
         self.len = HEADER;
         self.handed_out = HandedOut::Nothing;
         self.stale = None;
+        self.longer = None;
         self.stale_pages = None;
         self.stale_listings.clear();
         self.sent = None;
@@ -148,6 +161,20 @@ impl<'b> Reply<'b> {
     pub(crate) fn stale_content(pages: Pages) -> [u8; HEADER + 24] {
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         inval_inode(pages.node, signed(pages.offset), signed(pages.len))
+    }
+
+    /// The notification that gives the kernel the last byte of a file. A kernel with write-back
+    /// caching takes the size of a file that it has in memory from nothing else.
+    pub(crate) fn last_byte(last: LastByte) -> [u8; HEADER + 25] {
+        const STORE: i32 = 4;
+        let mut message = [0; HEADER + 25];
+        message[..4].copy_from_slice(&(HEADER as u32 + 25).to_ne_bytes());
+        message[4..8].copy_from_slice(&STORE.to_ne_bytes());
+        message[16..24].copy_from_slice(&last.node.to_ne_bytes());
+        message[24..32].copy_from_slice(&last.offset.to_ne_bytes());
+        message[32..36].copy_from_slice(&1u32.to_ne_bytes());
+        message[40] = last.byte;
+        message
     }
 
     /// The notification that removes the listing of the directory `node` and its attributes from
