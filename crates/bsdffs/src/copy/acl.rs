@@ -3,7 +3,7 @@
 //! **Invariant.** A copy without its ACL gets a narrower mode: no user has more rights on the
 //! copy than on the source.
 
-use ffs_core::acl::{Entry, Who, linux};
+use ffs_core::acl::{Acl, Entry, Who, linux};
 use ffs_ondisk::{Endian, acl};
 
 /// Mode bits of the owner, and those above them.
@@ -69,6 +69,19 @@ impl PosixAcl {
     pub(crate) fn to_text(&self) -> Option<String> {
         let entries: Vec<String> = self.entries()?.iter().map(entry_text).collect();
         Some(entries.join(","))
+    }
+
+    /// The list of a file with the mode `perm`. On a volume the mode is in force, and the stored
+    /// list may be older.
+    pub(crate) fn with_mode(self, perm: u16) -> PosixAcl {
+        let PosixAcl::Entries(entries) = self else { return self };
+        match Acl::new(entries) {
+            Ok(mut acl) => {
+                acl.set_mode(perm);
+                PosixAcl::Entries(acl.entries().to_vec())
+            }
+            Err(_) => PosixAcl::Invalid,
+        }
     }
 
     /// Whether it has more entries than a mode represents.

@@ -61,7 +61,8 @@ pub(super) fn add_area(endian: Endian, area: &[u8], meta: &mut EntryMeta) -> Res
         let posix = || PosixAcl::from_entries(acl::decode(endian, attr.value).ok());
         match (namespace, attr.name) {
             (XattrNamespace::System, acl::ACCESS_NAME) => {
-                meta.acls.access = Some(posix()).filter(PosixAcl::exceeds_mode);
+                let acl = posix().with_mode(meta.perm);
+                meta.acls.access = Some(acl).filter(PosixAcl::exceeds_mode);
             }
             (XattrNamespace::System, acl::DEFAULT_NAME) => meta.acls.default = Some(posix()),
             (XattrNamespace::System, acl::NFS4_NAME) => {
@@ -122,7 +123,7 @@ fn add_ext2_attribute(
     let prefix: &[u8] = match index {
         1 => b"user.",
         2 => {
-            let acl = PosixAcl::from_entries(ext2_acl(endian, value));
+            let acl = PosixAcl::from_entries(ext2_acl(endian, value)).with_mode(meta.perm);
             meta.acls.access = Some(acl).filter(PosixAcl::exceeds_mode);
             return Ok(());
         }

@@ -9,7 +9,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -17,6 +17,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use bsdffs::copy::READ_SIZE;
 use ffs_core::{Attr, Error, FileType, SetAttr, Vnode, WriteMode};
 use ffs_device::process::signal_all;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -85,12 +86,12 @@ pub(crate) fn run(args: Args) -> Outcome {
     let copy = dir.path().join(OsStr::from_bytes(name));
     fs::write(&copy, &before.content).map_err(|e| Failure::host(&copy, &e))?;
     if let Err(failure) = edit(&args, &copy) {
-        let edited = fs::read(&copy).is_ok_and(|content| content != before.content);
+        let edited = read_copy(&copy).is_ok_and(|content| content != before.content);
         let ended = failure.code == INTERRUPTED;
         return Err(if ended && edited { keep(dir, &copy, failure) } else { failure });
     }
     signals::forget_in_shell();
-    let content = fs::read(&copy).map_err(|e| Failure::host(&copy, &e))?;
+    let content = read_copy(&copy).map_err(|e| Failure::host(&copy, &e))?;
     if content == before.content {
         output::note(format!("{spec}: not changed"));
         print(&args, &spec, before.attr.as_ref(), before.attr.as_ref())?;
@@ -101,6 +102,19 @@ pub(crate) fn run(args: Args) -> Outcome {
         Err(failure) => return Err(keep(dir, &copy, failure)),
     }
     Ok(0)
+}
+
+/// The file that the editor left. It may have put another file in its place, and reading a pipe
+/// would wait for ever.
+fn read_copy(copy: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut file = fs::File::from(rustix::fs::open(copy, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file"));
+    }
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    Ok(content)
 }
 
 /// Prints the file before and after, with `--json`.

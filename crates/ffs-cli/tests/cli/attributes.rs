@@ -114,3 +114,28 @@ fn access_lists_are_shown_and_changed_as_on_bsd() {
     fails(&["setfacl", &at("/f")], 64, "nothing to change");
     fsck_clean(Path::new(&image));
 }
+
+#[test]
+fn a_restore_gives_no_rights_that_a_later_chmod_took() {
+    let d = Dir::new();
+    let image = d.image("a.img", "16m", &[]);
+    ok(&["tunefs", "-a", "enable", &image]);
+    let file = format!("{image}:/f");
+    ok(&["cp", &d.file("f", b"private"), &file]);
+    ok(&["chmod", "644", &file]);
+    ok(&["setfacl", "-m", "u:3:r", &file]);
+    // As a system does it, the mode changes and the stored list does not.
+    ok(&["chmod", "600", &file]);
+    let dump = d.str("a.dump");
+    ok(&["dump", "-0", "-f", &dump, &image]);
+    let target = d.image("b.img", "16m", &[]);
+    ok(&["tunefs", "-a", "enable", &target]);
+    ok(&["restore", "-r", "-f", &dump, "-D", &format!("{target}:/")]);
+    ok(&["restore", "-C", "-f", &dump, &format!("{target}:/")]);
+    let list = |image: &str| {
+        let shown = ok(&["getfacl", &format!("{image}:/f")]);
+        shown.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(list(&target), list(&image));
+    assert!(list(&target).contains("other::---"), "{}", list(&target));
+}

@@ -317,6 +317,10 @@ fn names_that_end_in_qcow2_give_qcow2() {
         assert!(fs::read(&back).unwrap() == fs::read(raw).unwrap(), "{qcow2}");
     }
     assert!(fs::metadata(&qcow2).unwrap().len() < 8 << 20);
+    // The same sources give the same bytes.
+    let again = d.str("again.qcow2");
+    create(&d, &again, &[]);
+    assert!(fs::read(&again).unwrap() == fs::read(&qcow2).unwrap());
 }
 
 #[test]

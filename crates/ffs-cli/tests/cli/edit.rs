@@ -203,3 +203,16 @@ except OSError:
     pass
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 "#;
+
+#[test]
+fn an_editor_may_leave_a_pipe_or_a_directory() {
+    let d = Dir::new();
+    let (image, path) = prepared(&d);
+    for script in ["rm \"$1\"; mkfifo \"$1\"", "rm \"$1\"; mkdir \"$1\""] {
+        let output = edit(&d, &path, script);
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+        assert!(text(&output).contains("not a regular file"), "{}", text(&output));
+    }
+    assert_eq!(ok(&["cat", &path]), "hostname=old\n");
+    fsck_clean(Path::new(&image));
+}

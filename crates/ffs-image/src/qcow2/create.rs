@@ -42,7 +42,34 @@ pub fn write_qcow2(raw: &File, file: &File, cancelled: &dyn Fn() -> bool) -> io:
         }
         at = start + CLUSTER as u64;
     }
-    image.flush()
+    image.flush()?;
+    sort_feature_names(file)
+}
+
+/// Sorts the names of features in the header, so that the same content gives the same bytes: imago
+/// writes them in an order that differs from run to run.
+fn sort_feature_names(file: &File) -> io::Result<()> {
+    const FEATURE_NAMES: u32 = 0x6803_f857;
+    const NAME: usize = 48;
+    let mut head = vec![0; CLUSTER];
+    let have = file.read_at(&mut head, 0)?;
+    let be32 = |head: &[u8], at: usize| {
+        head.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_be_bytes)
+    };
+    let mut at = be32(&head, 100).map_or(have, |len| len as usize);
+    // Each extension has a type and a length; type 0 ends them.
+    while let (Some(kind @ 1..), Some(len)) = (be32(&head[..have], at), be32(&head[..have], at + 4))
+    {
+        let (start, len) = (at + 8, len as usize);
+        let Some(names) = head[..have].get_mut(start..start + len) else { break };
+        if kind == FEATURE_NAMES {
+            let mut sorted: Vec<Vec<u8>> = names.chunks(NAME).map(<[u8]>::to_vec).collect();
+            sorted.sort_unstable();
+            return file.write_all_at(&sorted.concat(), start as u64);
+        }
+        at = start + len.next_multiple_of(8);
+    }
+    Ok(())
 }
 
 /// The place of the next byte from `at` on that is not in a hole; `None` if there is none.
