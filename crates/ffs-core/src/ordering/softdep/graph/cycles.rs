@@ -115,10 +115,9 @@ impl Graph {
         while !path.contains(&at) {
             path.push(at);
             let required = self.get(at).map(Dep::requirements).into_iter().flatten();
-            match required.filter_map(|r| r.dep()).find(|on| open.contains_key(on)) {
-                Some(next) => at = next,
-                None => return format!("{:?} is not in one", self.kind(at)),
-            }
+            let next = required.filter_map(|r| r.dep()).find(|on| open.contains_key(on));
+            let Some(next) = next else { break };
+            at = next;
         }
         let members = path.iter().skip_while(|id| **id != at);
         let shown = members.map(|id| format!("{id:?} {:?}", self.get(*id)));
