@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use ffs_core::{Access, Attr, Error, Ffs, FileType, Ino, Vnode};
+use ffs_core::{Access, Error, Ffs, FileType, Ino, Vnode};
 use ffs_ondisk::journal;
 
 use crate::metadata::Metadata;
@@ -316,11 +316,14 @@ impl Iterator for Walk {
     }
 }
 
-/// Whether the entry `name` of directory `dir`, which has the attributes `attr`, is the journal of
-/// its volume. The journal is no part of the tree that copies and backups have.
-pub(crate) fn is_journal(dir: Ino, name: &[u8], attr: &Attr) -> bool {
-    let kept = attr.kind == FileType::Regular && attr.flags.contains(journal::FLAGS);
-    dir == Ino::ROOT && name == journal::NAME && kept
+/// Whether `file`, the entry `name` of directory `dir`, is the journal of its volume. Copies and
+/// backups of a tree leave it out.
+pub(crate) fn is_journal(ffs: &Ffs, dir: Ino, name: &[u8], file: &Vnode) -> bool {
+    if dir != Ino::ROOT || name != journal::NAME {
+        return false;
+    }
+    let attr = ffs.getattr(file);
+    attr.kind == FileType::Regular && attr.flags.contains(journal::FLAGS)
 }
 
 /// Names and inode numbers in a directory, sorted by name, without `.` and `..`; and the error that

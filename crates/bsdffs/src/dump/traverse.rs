@@ -246,19 +246,21 @@ impl<'a> Maps<'a> {
     }
 
     fn leave_out_journal(&mut self) {
-        let found = self.ffs.root().and_then(|root| {
-            let file = self.ffs.lookup(&Cred::root(), &root, journal::NAME)?;
-            Ok(self.ffs.getattr(&file))
-        });
-        // A root that cannot be read is reported by the passes that need it.
-        let Ok(attr) = found else { return };
-        if !is_journal(Ino::ROOT, journal::NAME, &attr) {
-            return;
+        let (ffs, name) = (self.ffs, journal::NAME);
+        let found = ffs.root().and_then(|root| ffs.lookup(&Cred::root(), &root, name));
+        // The passes that need the root report that it cannot be read.
+        let Ok(file) = found else { return };
+        if is_journal(ffs, Ino::ROOT, name, &file) {
+            self.used.remove(file.ino().0);
+            self.forget_dumped(&ffs.getattr(&file));
         }
-        self.used.remove(attr.ino.0);
+    }
+
+    /// The file with the attributes `attr` is not dumped.
+    fn forget_dumped(&mut self, attr: &Attr) {
         if self.dumped.contains(attr.ino.0) {
             self.dumped.remove(attr.ino.0);
-            self.tapesize = self.tapesize.saturating_sub(self.blockest(&attr));
+            self.tapesize = self.tapesize.saturating_sub(self.blockest(attr));
         }
     }
 
@@ -357,10 +359,7 @@ impl<'a> Maps<'a> {
     fn leave_out(&mut self, ino: u32, found: &mut Contains) {
         let Ok(file) = self.ffs.vget(Ino(ino), None) else { return };
         let attr = self.ffs.getattr(&file);
-        if self.dumped.contains(ino) {
-            self.dumped.remove(ino);
-            self.tapesize = self.tapesize.saturating_sub(self.blockest(&attr));
-        }
+        self.forget_dumped(&attr);
         if attr.kind == FileType::Directory && !self.searched.contains(ino) && ino != Ino::ROOT.0 {
             self.dirs.insert(ino);
             self.used.remove(ino);

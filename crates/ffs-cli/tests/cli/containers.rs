@@ -144,6 +144,28 @@ fn a_snapshot_is_exported_to_be_read() {
     }
 }
 
+/// As the guide does it: a server that has the key.
+#[test]
+fn an_encrypted_image_is_read_from_a_server_that_has_the_key() {
+    if !have(&["qemu-img", "qemu-nbd"]) {
+        return;
+    }
+    let d = Dir::new();
+    let (image, socket) = (d.str("disk.qcow2"), d.str("socket"));
+    let key = format!("secret,id=key,file={}", d.file("key", b"a key"));
+    let format = "encrypt.format=luks,encrypt.key-secret=key";
+    let create = ["create", "-q", "--object", &key, "-f", "qcow2", "-o", format, &image, "24M"];
+    tool("qemu-img", &create);
+    fails(&["info", &image], 1, "it is encrypted: start `qemu-nbd -k SOCKET --object");
+    let options = format!("driver=qcow2,encrypt.key-secret=key,file.filename={image}");
+    let serve = ["--fork", "-k", &socket, "--object", &key, "--image-opts", &options];
+    // It ends with the connection.
+    tool("qemu-nbd", &serve);
+    ok(&["newfs", &format!("nbd+unix:///?socket={socket}")]);
+    tool("qemu-nbd", &serve);
+    assert!(ok(&["info", &format!("nbd+unix:///?socket={socket}")]).contains("UFS2"));
+}
+
 #[test]
 fn a_relative_socket_has_an_absolute_address() {
     let d = Dir::new();

@@ -357,6 +357,15 @@ fn refusals_say_what_to_do() {
     let printed = fails(&["build", &nowhere, "/proc/self/fdinfo"], 1, "; make the directory first");
     assert!(!printed.contains("ffs-build."), "the name of an internal file: {printed}");
     fails(&["rm", "-r", &format!("{image}:/")], 1, "this is the root directory");
+    fails(
+        &["mv", &dir, &format!("{image}:/x")],
+        64,
+        "is a directory of this computer; `ffs cp -a`",
+    );
+    let disk = d.str("disk.img");
+    ok(&["disk", "create", &disk, "--swap", "1m", "--part", "root:freebsd-ufs:4m"]);
+    ok(&["newfs", &format!("{disk}@2")]);
+    fails(&["growfs", "-s", "1g", &format!("{disk}@2")], 1, "(a partition by ffs disk grow)");
     fails(&["mount", &image, &nowhere], 32, "No such file or directory; create it with mkdir");
     for command in ["stat", "sysctl", "umount"] {
         fails(&[command, &dir], 1, "nothing is mounted there");

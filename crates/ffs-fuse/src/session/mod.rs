@@ -259,7 +259,7 @@ impl Session {
 struct Worker {
     session: Arc<Session>,
     /// If it panics, the session ends: everything is written, and the end of the process ends the
-    /// mount. The caller of its request, or of later ones, would wait for ever.
+    /// mount. Otherwise the caller of its request would wait for ever.
     panicked: bool,
 }
 

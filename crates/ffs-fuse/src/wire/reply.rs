@@ -163,8 +163,9 @@ impl<'b> Reply<'b> {
         inval_inode(pages.node, signed(pages.offset), signed(pages.len))
     }
 
-    /// The notification that gives the kernel the last byte of a file. A kernel with write-back
-    /// caching takes the size of a file that it has in memory from nothing else.
+    /// The notification that stores the last byte of a file in the kernel's cache, which makes the
+    /// file longer there. With write-back caching the kernel ignores the size that the server
+    /// reports for a file that it has in memory.
     pub(crate) fn last_byte(last: LastByte) -> [u8; HEADER + 25] {
         const STORE: i32 = 4;
         let mut message = [0; HEADER + 25];

@@ -9,6 +9,7 @@ use imago::qcow2::Qcow2;
 use imago::{DenyImplicitOpenGate, FormatAccess, FormatCreateBuilder};
 
 use super::Storage;
+use crate::bytes::be32;
 
 /// Bytes that are looked at together. A cluster of the image has as many.
 const CLUSTER: usize = 64 << 10;
@@ -49,23 +50,24 @@ pub fn write_qcow2(raw: &File, file: &File, cancelled: &dyn Fn() -> bool) -> io:
 /// Sorts the names of features in the header, so that the same content gives the same bytes: imago
 /// writes them in an order that differs from run to run.
 fn sort_feature_names(file: &File) -> io::Result<()> {
+    /// Offset of the length of the header.
+    const HEADER_LENGTH: usize = 100;
+    /// Type of the extension that has the names, and bytes of each name.
     const FEATURE_NAMES: u32 = 0x6803_f857;
     const NAME: usize = 48;
     let mut head = vec![0; CLUSTER];
     let have = file.read_at(&mut head, 0)?;
-    let be32 = |head: &[u8], at: usize| {
-        head.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_be_bytes)
-    };
-    let mut at = be32(&head, 100).map_or(have, |len| len as usize);
-    // Each extension has a type and a length; type 0 ends them.
-    while let (Some(kind @ 1..), Some(len)) = (be32(&head[..have], at), be32(&head[..have], at + 4))
-    {
-        let (start, len) = (at + 8, len as usize);
-        let Some(names) = head[..have].get_mut(start..start + len) else { break };
+    head.truncate(have);
+    // Each extension has a type, a length and data. Type 0 ends them.
+    let mut at = be32(&head, HEADER_LENGTH) as usize;
+    while let Some(extension) = head.get(at..at + 8) {
+        let (kind, len) = (be32(extension, 0), be32(extension, 4) as usize);
+        let start = at + extension.len();
+        let Some(data) = head.get(start..start + len).filter(|_| kind != 0) else { break };
         if kind == FEATURE_NAMES {
-            let mut sorted: Vec<Vec<u8>> = names.chunks(NAME).map(<[u8]>::to_vec).collect();
-            sorted.sort_unstable();
-            return file.write_all_at(&sorted.concat(), start as u64);
+            let mut names: Vec<&[u8]> = data.chunks(NAME).collect();
+            names.sort_unstable();
+            return file.write_all_at(&names.concat(), start as u64);
         }
         at = start + len.next_multiple_of(8);
     }

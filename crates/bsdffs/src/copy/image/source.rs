@@ -159,7 +159,7 @@ impl ImageWalk<'_> {
             }
             let dir = open.ino;
             match self.ffs.vget(ino, None) {
-                Ok(file) if is_journal(dir, &name, &self.ffs.getattr(&file)) => {}
+                Ok(file) if is_journal(self.ffs, dir, &name, &file) => {}
                 Ok(file) => match self.followed(dir, &name, file) {
                     Ok(file) => self.file(&file, Paths { target, shown })?,
                     Err(error) => self.failed(&shown, error)?,
