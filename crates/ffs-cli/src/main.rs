@@ -7,6 +7,7 @@
 //! | `archive_file` | archives and dumps in files, and on standard input and output |
 //! | `copying`, `compare` | progress and messages of copies; comparing trees |
 //! | `session`, `namei`, `spec` | mounted images; paths in them; the notation `IMAGE@N:/path` |
+//! | `new_image` | the format of an image that a command makes |
 //! | `current` | the image and the current directory of a shell |
 //! | `walk` | a walk over a tree of an image |
 //! | `mode`, `owner`, `acl` | arguments of chmod(1), chown(8) and setfacl(1) |
@@ -47,6 +48,7 @@ mod log;
 #[cfg(feature = "lab")]
 mod memory;
 mod namei;
+mod new_image;
 mod output;
 mod owner;
 mod parse;

@@ -147,13 +147,18 @@ pub(crate) fn is_container(image: &OsStr) -> bool {
 
 /// Whether `image` names a partition, such as `FILE@2` or `FILE@p2`, and no file has this name.
 pub(crate) fn names_partition(image: &OsStr) -> bool {
+    disk_of(image) != image
+}
+
+/// The name of the disk: `FILE` if `image` is `FILE@2`, and no file has that name.
+pub(crate) fn disk_of(image: &OsStr) -> &OsStr {
     let bytes = image.as_bytes();
     let Some(at) = bytes.iter().rposition(|&byte| byte == b'@').filter(|&at| at > 0) else {
-        return false;
+        return image;
     };
-    let suffix = &bytes[at + 1..];
+    let (disk, suffix) = (OsStr::from_bytes(&bytes[..at]), &bytes[at + 1..]);
     let short = !suffix.is_empty() && suffix.iter().all(u8::is_ascii_alphanumeric);
-    short && fs::symlink_metadata(image).is_err()
+    if short && fs::symlink_metadata(image).is_err() { disk } else { image }
 }
 
 /// The host's metadata of the file `image`, of the disk `FILE` if `image` is `FILE@N`, or of the

@@ -45,7 +45,7 @@ pub use magic::{Format, recognise};
 pub use open::{Opened, open, open_image};
 pub use options::OpenOptions;
 #[cfg(any(target_os = "linux", target_os = "macos"))]
-pub use qcow2::write_qcow2;
+pub use qcow2::{write_empty_qcow2, write_qcow2};
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
-pub use qcow2_by_qemu::write_qcow2;
+pub use qcow2_by_qemu::{write_empty_qcow2, write_qcow2};
 pub use spec::{is_uri, split_uri};

@@ -1,4 +1,6 @@
-//! Recognising the format of a disk image by its content.
+//! The formats of disk images, recognised by content; new images by their names.
+
+use std::path::Path;
 
 use ffs_device::{BlockDevice, DeviceError};
 
@@ -55,8 +57,29 @@ impl Format {
         }
     }
 
+    /// The format that files with the end of this name have, such as `.vmdk`; `None` for other
+    /// names, which are usual for raw images.
+    #[must_use]
+    pub fn of_name(path: &Path) -> Option<Format> {
+        let end = path.extension()?.to_ascii_lowercase();
+        Some(match end.to_str()? {
+            "qcow" => Format::Qcow,
+            "qcow2" => Format::Qcow2,
+            "vmdk" => Format::Vmdk,
+            "vhd" => Format::Vhd,
+            "vhdx" => Format::Vhdx,
+            "vdi" => Format::Vdi,
+            "gz" => Format::Gzip,
+            "xz" => Format::Xz,
+            "zst" => Format::Zstd,
+            "bz2" => Format::Bzip2,
+            _ => return None,
+        })
+    }
+
     /// QEMU's name of it; `None` if QEMU does not read it.
-    pub(crate) fn qemu_name(self) -> Option<&'static str> {
+    #[must_use]
+    pub fn qemu_name(self) -> Option<&'static str> {
         match self {
             Format::Qcow => Some("qcow"),
             Format::Qcow2 => Some("qcow2"),

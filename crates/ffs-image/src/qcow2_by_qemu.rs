@@ -25,9 +25,21 @@ pub(crate) fn open(
 /// # Errors
 /// This system is another.
 pub fn write_qcow2(_: &File, _: &File, _: &dyn Fn() -> bool) -> io::Result<()> {
-    Err(io::Error::new(
+    Err(unsupported())
+}
+
+/// Writes an empty qcow2 image on Linux and macOS.
+///
+/// # Errors
+/// This system is another.
+pub fn write_empty_qcow2(_: &File, _: u64) -> io::Result<()> {
+    Err(unsupported())
+}
+
+fn unsupported() -> io::Error {
+    io::Error::new(
         io::ErrorKind::Unsupported,
         "ffs writes qcow2 on Linux and macOS only; make a raw image, then convert it: qemu-img \
          convert -O qcow2 RAW IMAGE",
-    ))
+    )
 }

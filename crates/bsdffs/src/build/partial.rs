@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ffs_device::lock::LockMode;
 use ffs_device::partition::Window;
 use ffs_device::{BlockDevice, FileDevice, LockWait};
-use ffs_image::write_qcow2;
+use ffs_image::{Format, write_qcow2};
 
 use super::BuildError;
 use crate::copy::FileId;
@@ -26,12 +26,15 @@ pub enum ImageFormat {
 }
 
 impl ImageFormat {
-    /// The format that the name of a file asks for: qcow2 if it ends in `.qcow2`.
-    #[must_use]
-    pub fn of_name(path: &Path) -> ImageFormat {
-        match path.extension() {
-            Some(end) if end.eq_ignore_ascii_case("qcow2") => ImageFormat::Qcow2,
-            _ => ImageFormat::Raw,
+    /// The format of a new file with this name: qcow2 if it ends in `.qcow2`.
+    ///
+    /// # Errors
+    /// The format, if images in it are read, but not made.
+    pub fn of_name(path: &Path) -> Result<ImageFormat, Format> {
+        match Format::of_name(path) {
+            None => Ok(ImageFormat::Raw),
+            Some(Format::Qcow2) => Ok(ImageFormat::Qcow2),
+            Some(other) => Err(other),
         }
     }
 }

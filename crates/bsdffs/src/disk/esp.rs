@@ -4,7 +4,7 @@
 //! FAT has neither owners nor links: symbolic links and special files are refused. Names that
 //! differ only in case are one name on FAT, and are refused, too.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use ffs_device::{BlockDevice, DeviceError};
 use hadris_fat::format::{FatFormatOptions, FatTypeSelection, FatVolumeFormatter};
 use hadris_fat::time::{EpochTimeProvider, FatDateTime};
-use hadris_fat::{FatDir, FatVolume, FatVolumeWriteExt};
+use hadris_fat::{DirectoryEntry, FatDir, FatVolume, FatVolumeWriteExt};
 use sha2::{Digest, Sha256};
 
 use super::stream::DeviceStream;
@@ -221,7 +221,7 @@ impl Plan {
             }
             target.copy(file, observer)?;
         }
-        self.files.iter().try_for_each(|file| target.set_times(file))?;
+        target.set_times(&self.files)?;
         volume.sync().map_err(|error| errors.of(whole, &error))
     }
 
@@ -404,15 +404,45 @@ impl<'a> Target<'a> {
         to.finish().map_err(failed)
     }
 
-    /// Gives the file or directory its times.
-    fn set_times(&self, file: &Planned) -> Result<(), DiskError> {
-        let set = || {
-            let (dir, name) = self.place(file)?;
-            let Some(entry) = dir.find(name)? else { return Ok(()) };
-            let at = fat_time(file.modified);
-            self.volume.set_times(&entry, Some(at), Some(at.date), Some(at))
+    /// Gives the files and directories their times. A search for each name would read its directory
+    /// once more.
+    fn set_times(&self, files: &[Planned]) -> Result<(), DiskError> {
+        let by_path: HashMap<&str, &Planned> =
+            files.iter().map(|file| (file.to.as_str(), file)).collect();
+        let directories = files.iter().filter(|file| file.len.is_none());
+        let whole = Path::new("the FAT volume");
+        let root = self.set_times_in("", &by_path);
+        let mut found = root.map_err(|error| self.errors.of(whole, &error))?;
+        for dir in directories {
+            let inside = self.set_times_in(&dir.to, &by_path);
+            found += inside.map_err(|error| self.errors.of(&dir.path(), &error))?;
+        }
+        debug_assert_eq!(found, files.len(), "each file is in the directory that was listed");
+        Ok(())
+    }
+
+    /// The same for what is in the directory `path`. Returns the number of files.
+    fn set_times_in(
+        &self,
+        path: &str,
+        files: &HashMap<&str, &Planned>,
+    ) -> Result<usize, hadris_fat::Error> {
+        let mut found = 0;
+        let dir = match path {
+            "" => self.volume.root_dir(),
+            _ => self.volume.open_dir_path(path)?,
         };
-        set().map_err(|error| self.errors.of(&file.path(), &error))
+        for entry in dir.entries() {
+            let DirectoryEntry::Entry(entry) = entry?;
+            let name = entry.name();
+            let to = if path.is_empty() { name.into_owned() } else { format!("{path}/{name}") };
+            if let Some(file) = files.get(to.as_str()) {
+                let at = fat_time(file.modified);
+                self.volume.set_times(&entry, Some(at), Some(at.date), Some(at))?;
+                found += 1;
+            }
+        }
+        Ok(found)
     }
 }
 

@@ -62,7 +62,8 @@ impl Growth {
     ///
     /// # Errors
     /// [`DiskError::Table`] if the disk has no valid table of the usual kind, or no partition in
-    /// it; [`DiskError::TooSmall`] if the partitions do not fit; [`DiskError::Device`].
+    /// it; [`DiskError::NotWholeSectors`]; [`DiskError::TooSmall`] if the partitions do not fit;
+    /// [`DiskError::Device`].
     pub fn plan(device: &Arc<dyn BlockDevice>, new_len: u64) -> Result<Growth, DiskError> {
         let found = partition::scan(&**device).map_err(DiskError::Device)?;
         if found.scheme != Scheme::Gpt {
@@ -73,6 +74,10 @@ impl Growth {
             return refuse(note.clone());
         }
         let Table { sector, header, entries } = table_of(device)?;
+        let is_new = new_len != device.len_bytes();
+        if is_new && !new_len.is_multiple_of(sector.bytes()) {
+            return Err(DiskError::NotWholeSectors { size: new_len, sector: sector.bytes() });
+        }
         let needs = table::first_usable(sector) + table::backup_bytes(sector);
         if new_len < needs {
             return Err(DiskError::TooSmall { size: new_len, needs });

@@ -6,14 +6,20 @@ use std::sync::{Arc, OnceLock};
 use ffs_device::{BlockDevice, DeviceError};
 
 /// Bytes that are read at once: the crates read a few at a time.
-const AHEAD: usize = 16 << 10;
+const PART: usize = 4 << 10;
+/// Parts in memory. The crates go to and fro between tables and directories, and read a directory
+/// again for each new name.
+const PARTS: usize = 1024;
 
 /// A block device with a position.
+///
+/// Invariant: a part in memory has the bytes of the device. The part with number `n` is at
+/// `n % PARTS`, or is not in memory.
 pub(super) struct DeviceStream {
     device: Arc<dyn BlockDevice>,
     at: u64,
-    /// Bytes that were read, and their place.
-    ahead: (u64, Vec<u8>),
+    /// Parts that were read, with their numbers.
+    parts: Vec<Option<(u64, Vec<u8>)>>,
     /// The first error. The crates between lose what it was.
     error: Arc<OnceLock<DeviceError>>,
 }
@@ -25,40 +31,42 @@ impl DeviceStream {
 
     /// A stream whose position is `at`.
     pub(super) fn at(device: &Arc<dyn BlockDevice>, at: u64) -> DeviceStream {
-        let (device, ahead) = (Arc::clone(device), (0, Vec::new()));
-        DeviceStream { device, at, ahead, error: Arc::default() }
+        let (device, parts) = (Arc::clone(device), vec![None; PARTS]);
+        DeviceStream { device, at, parts, error: Arc::default() }
     }
 
     /// Where the first error will be.
     pub(super) fn error(&self) -> Arc<OnceLock<DeviceError>> {
         Arc::clone(&self.error)
     }
+}
 
-    /// How much of `len` bytes is before the end.
-    fn within(&self, len: usize) -> usize {
-        usize::try_from(self.device.len_bytes().saturating_sub(self.at)).unwrap_or(len).min(len)
-    }
+/// The number of the part with byte `at`, and the place of the byte in it.
+fn part_of(at: u64) -> (u64, usize) {
+    (at / PART as u64, (at % PART as u64) as usize)
+}
 
-    fn failed(&self, error: DeviceError) -> io::Error {
-        let kind = error.source.kind();
-        // A later error follows from the first.
-        let _ = self.error.set(error.clone());
-        io::Error::new(kind, error)
-    }
+fn failed(first: &OnceLock<DeviceError>, error: DeviceError) -> io::Error {
+    let kind = error.source.kind();
+    // A later error follows from the first.
+    let _ = first.set(error.clone());
+    io::Error::new(kind, error)
 }
 
 impl Read for DeviceStream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let (start, have) = (self.ahead.0, self.ahead.1.len() as u64);
-        if !(start..start + have).contains(&self.at) {
-            let mut bytes = std::mem::take(&mut self.ahead.1);
-            bytes.resize(self.within(AHEAD), 0);
-            let read = self.device.read_at(self.at, &mut bytes);
-            read.map_err(|error| self.failed(error))?;
-            self.ahead = (self.at, bytes);
+        let (number, skip) = part_of(self.at);
+        let start = self.at - skip as u64;
+        let slot = &mut self.parts[(number % PARTS as u64) as usize];
+        if slot.as_ref().is_none_or(|(n, _)| *n != number) {
+            let left = self.device.len_bytes().saturating_sub(start);
+            let mut bytes = vec![0; usize::try_from(left).unwrap_or(PART).min(PART)];
+            *slot = None;
+            let read = self.device.read_at(start, &mut bytes);
+            read.map_err(|error| failed(&self.error, error))?;
+            *slot = Some((number, bytes));
         }
-        let skip = usize::try_from(self.at - self.ahead.0).unwrap_or(usize::MAX);
-        let some = self.ahead.1.get(skip..).unwrap_or(&[]);
+        let some = slot.as_ref().and_then(|(_, bytes)| bytes.get(skip..)).unwrap_or(&[]);
         let len = some.len().min(buf.len());
         buf[..len].copy_from_slice(&some[..len]);
         self.at += len as u64;
@@ -68,14 +76,24 @@ impl Read for DeviceStream {
 
 impl Write for DeviceStream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let len = self.within(buf.len());
-        self.device.write_at(self.at, &buf[..len]).map_err(|error| self.failed(error))?;
-        let (start, bytes) = &mut self.ahead;
-        if self.at < *start + bytes.len() as u64 && *start < self.at + len as u64 {
-            bytes.clear();
+        let left = self.device.len_bytes().saturating_sub(self.at);
+        let len = usize::try_from(left).unwrap_or(buf.len()).min(buf.len());
+        let mut rest = &buf[..len];
+        let written = self.device.write_at(self.at, rest);
+        while !rest.is_empty() {
+            let (number, skip) = part_of(self.at);
+            let (here, after) = rest.split_at(rest.len().min(PART - skip));
+            let slot = &mut self.parts[(number % PARTS as u64) as usize];
+            if let Some((_, bytes)) = slot.as_mut().filter(|(n, _)| *n == number) {
+                match bytes.get_mut(skip..skip + here.len()) {
+                    Some(old) if written.is_ok() => old.copy_from_slice(here),
+                    _ => *slot = None,
+                }
+            }
+            self.at += here.len() as u64;
+            rest = after;
         }
-        self.at += len as u64;
-        Ok(len)
+        written.map(|()| len).map_err(|error| failed(&self.error, error))
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -26,6 +26,7 @@ use super::{Doc, EXIT};
 use crate::bsd::{self, Amount};
 use crate::copying::{CopyProgress, JsonCounts, warn_of_losses};
 use crate::fail::{Failure, Outcome, shell_word, show};
+use crate::new_image;
 use crate::output::{self, human};
 use crate::progress::Progress;
 use crate::session::open_with;
@@ -240,6 +241,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let size = device.as_ref().filter(|_| args.fill).map(|device| device.len_bytes());
     let size = given_size(&args)?.or(size);
+    let format = match &device {
+        None => new_image::format(path)?,
+        Some(_) => ImageFormat::Raw,
+    };
     let mut tree = open_trees(&args.sources, size)?;
     let builder = args
         .content
@@ -247,7 +252,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         .newfs_options(newfs_options(&args))
         .size(size)
         .free(args.free.unwrap_or(0))
-        .format(ImageFormat::of_name(path));
+        .format(format);
     if device.is_none() {
         let old = check_replaceable(path, args.force)?;
         old.into_iter().for_each(|id| tree.skip(id));

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use bsdffs::build::{ImageBuilder, ImageFormat};
+use bsdffs::build::ImageBuilder;
 use bsdffs::copy::FileId;
 use bsdffs::disk::{
     BuiltDisk, DiskBuilder, DiskError, FileContent, MAX_PMBR, NewContent, PartitionType,
@@ -29,7 +29,7 @@ use crate::output::{self, human};
 use crate::progress::Progress;
 use crate::source_date::source_date_epoch;
 use crate::spec::names_partition;
-use crate::{signals, stdin};
+use crate::{new_image, signals, stdin};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -351,7 +351,7 @@ fn described(
         .size(args.size)
         .sector(args.sector)
         .source_date_epoch(latest)
-        .format(ImageFormat::of_name(path));
+        .format(new_image::format(path)?);
     if let Some(old) = old {
         disk = disk.skip(old);
     }

@@ -1,6 +1,6 @@
 //! `ffs du`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::Write;
 
@@ -34,7 +34,7 @@ pub(crate) const DOC: Doc = Doc {
 ///
 /// The space includes indirect blocks and extended attributes. Without -h, -k, -m or -g it is
 /// counted in blocks of 512 bytes, as on BSD. A file with several names counts once, at the name
-/// that comes first. A symbolic link counts itself.
+/// that comes first, in all arguments together. A symbolic link counts itself.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
@@ -54,8 +54,11 @@ pub(crate) struct Args {
     #[arg(short = 'c')]
     total: bool,
     /// The sizes of files, not the space that they use
-    #[arg(short = 'A')]
+    #[arg(short = 'A', long = "apparent-size")]
     apparent: bool,
+    /// Count a file with several names at each of them
+    #[arg(short = 'l')]
+    links: bool,
     /// Sizes in units
     #[arg(short = 'h', group = "unit")]
     human: bool,
@@ -85,9 +88,11 @@ struct JsonLine {
 pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::stdout();
     let mut total: u64 = 0;
+    let mut counted = Counted::new();
     for arg in &args.paths {
         let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::Root)?;
-        let result = usage(&session, &spec.path, &args, &mut out);
+        let counted = counted.entry(spec.image).or_default();
+        let result = usage(&session, &spec.path, &args, counted, &mut out);
         match session.finish_with(result) {
             Ok(bytes) => total = bytes.saturating_add(total),
             Err(failure) if crate::signals::interrupted() => return Err(failure),
@@ -101,23 +106,26 @@ pub(crate) fn run(args: Args) -> Outcome {
     Ok(u8::from(output::errors() > 0))
 }
 
+/// The files with several names that were counted, by image.
+type Counted = BTreeMap<OsString, BTreeSet<Ino>>;
+
 /// Prints the lines of one argument; returns its bytes.
 fn usage(
     session: &Session,
     path: &[u8],
     args: &Args,
+    counted: &mut BTreeSet<Ino>,
     out: &mut impl Write,
 ) -> Result<u64, Failure> {
     let root = session.find(path, Last::Keep)?;
     let deepest = if args.summary { 0 } else { args.depth.unwrap_or(usize::MAX) };
-    let mut counted: BTreeSet<Ino> = BTreeSet::new();
     // The bytes of each directory that is being walked, the root first.
     let mut sums: Vec<u64> = Vec::new();
     let mut whole = 0;
     walk(session, path, root, &mut |step| {
         let (at, bytes, show) = match step {
             Step::Before(visit) => {
-                let bytes = own(&visit, args.apparent, &mut counted);
+                let bytes = own(&visit, args, counted);
                 if visit.attr.kind == FileType::Directory {
                     sums.push(bytes);
                     return Ok(Next::Enter);
@@ -143,12 +151,13 @@ fn usage(
 }
 
 /// The bytes of a file itself; 0 if another name of it was counted.
-fn own(visit: &Visit<'_>, apparent: bool, counted: &mut BTreeSet<Ino>) -> u64 {
+fn own(visit: &Visit<'_>, args: &Args, counted: &mut BTreeSet<Ino>) -> u64 {
     let a = visit.attr;
-    if a.kind != FileType::Directory && a.nlink > 1 && !counted.insert(a.ino) {
+    let linked = a.kind != FileType::Directory && a.nlink > 1 && !args.links;
+    if linked && !counted.insert(a.ino) {
         return 0;
     }
-    if apparent { a.size } else { a.blocks.saturating_mul(DEV_BSIZE) }
+    if args.apparent { a.size } else { a.blocks.saturating_mul(DEV_BSIZE) }
 }
 
 fn print(out: &mut impl Write, args: &Args, bytes: u64, path: &[u8]) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
-use ffs_admin::{AdminError, Volume};
+use ffs_admin::{AdminError, Volume, counted};
 use ffs_device::BlockDevice;
 use ffs_device::partition::{self, Partition, PartitionKind, Scheme, Window};
 use ffs_image::{OpenOptions, Opened};
@@ -17,6 +17,7 @@ use crate::current;
 use crate::fail::{Failure, Outcome, shell_word, show};
 use crate::output::{self, human};
 use crate::session::{self, holds_ufs, snapshot};
+use crate::spec::disk_of;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -132,25 +133,29 @@ fn info(image: &OsString) -> Result<Info, Failure> {
         None => Some(partition::scan(device).map_err(fail)?),
         Some(_) => None,
     };
+    let in_table = table.as_ref().and_then(|table| table.sector_size);
     let mut info = Info {
         container: opened.format().name(),
         bytes: device.len_bytes(),
-        sector_size: device.sector_size(),
+        sector_size: in_table.unwrap_or(device.sector_size()),
         notes: opened.remarks(),
         scheme: "none",
         content: None,
         partitions: Vec::new(),
         image: name,
     };
-    match table.filter(|table| table.scheme != Scheme::Whole) {
-        None => info.content = Some(content(device, &info.image)),
-        Some(table) => {
-            info.scheme = scheme_name(table.scheme);
-            info.notes.extend(table.notes);
-            for partition in &table.partitions {
-                info.partitions.push(part(device, partition, &info.image)?);
-            }
-        }
+    let Some(table) = table else {
+        info.content = Some(content(device, &info.image));
+        return Ok(info);
+    };
+    info.notes.extend(table.notes);
+    if table.scheme == Scheme::Whole {
+        info.content = Some(content(device, &info.image));
+    }
+    info.scheme = scheme_name(table.scheme);
+    let disk = show(disk_of(image).as_bytes());
+    for partition in &table.partitions {
+        info.partitions.push(part(device, partition, &disk)?);
     }
     Ok(info)
 }
@@ -238,7 +243,7 @@ fn print(out: &mut impl Write, info: &Info) -> Result<(), Failure> {
         print_content(out, content, "  ")?;
     }
     if *scheme != "none" {
-        writeln!(out, "  {scheme}, {} partitions", info.partitions.len())?;
+        writeln!(out, "  {scheme}, {}", counted(info.partitions.len() as u64, "partition"))?;
     }
     for part in &info.partitions {
         let Part { number, name, kind, label, start, bytes, .. } = part;

@@ -5,18 +5,22 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use bsdffs::build::ImageFormat;
 use clap::ValueEnum;
 use ffs_admin::counted;
 use ffs_admin::newfs::{self, NewfsOptions, NewfsReport, Optim, Release};
 use ffs_admin::tunefs::{TunefsOptions, tunefs};
-use ffs_device::{BlockDevice, FileDevice, SplitMix64, SystemClock, partition};
-use ffs_image::OpenOptions;
+use ffs_device::{
+    BlockDevice, DeviceError, FileDevice, Operation, SplitMix64, SystemClock, partition,
+};
+use ffs_image::{OpenOptions, write_empty_qcow2};
 use ffs_ondisk::{Endian, Format};
 use serde::Serialize;
 
 use super::Doc;
 use crate::bsd::{self, Amount};
 use crate::fail::{Failure, Outcome, show};
+use crate::new_image;
 use crate::output;
 use crate::progress::Progress;
 use crate::session::open_with;
@@ -46,10 +50,11 @@ pub(crate) const DOC: Doc = Doc {
 /// Make a file system.
 ///
 /// With -s an image that does not exist is created as a sparse file, which takes space on the host
-/// as it is filled. Sizes take the suffixes b (512), k, m, g, t. The content of an existing image
-/// is lost: on a terminal newfs asks before it overwrites a file system; in a script it prints a
-/// note and overwrites, as BSD's newfs does. A disk with a partition table is never overwritten,
-/// also with --yes, unless IMAGE@0 names the whole disk.
+/// as it is filled, or as a qcow2 image if its name ends in .qcow2. Sizes take the suffixes b
+/// (512), k, m, g, t. The content of an existing image is lost: on a terminal newfs asks before it
+/// overwrites a file system; in a script it prints a note and overwrites, as BSD's newfs does. A
+/// disk with a partition table is never overwritten, also with --yes, unless IMAGE@0 names the
+/// whole disk.
 ///
 /// As with the newfs of FreeBSD 14 and later, a UFS2 file system has soft updates: a power failure
 /// leaves it consistent. -u makes one without. UFS1, and the formulas of an older release
@@ -324,17 +329,36 @@ fn create(args: &Args, options: &NewfsOptions) -> Result<bool, Failure> {
         return Err(snapshot::refusal(&inside));
     }
     crate::stdin::refuse_new_image(&args.image)?;
-    if is_not_new(&args.image) || args.dry_run {
+    if is_not_new(&args.image) {
         return Ok(false);
     }
     let path = Path::new(&args.image);
+    let format = new_image::format(path)?;
+    if args.dry_run {
+        return Ok(false);
+    }
     let Some(size) = options.size else {
         let failure = Failure::new(path.display(), "no such file");
         return Err(failure.hint("create it with -s SIZE, such as -s 1g"));
     };
-    let created = FileDevice::create_sparse(path, size.saturating_add(options.reserved));
-    created.map_err(|error| Failure::unmade(path.display(), &error))?;
+    let len = size.saturating_add(options.reserved);
+    let made = match format {
+        ImageFormat::Raw => FileDevice::create_sparse(path, len).map(drop),
+        ImageFormat::Qcow2 => create_qcow2(path, len),
+    };
+    made.map_err(|error| Failure::unmade(path.display(), &error))?;
     Ok(true)
+}
+
+/// Makes the file of a qcow2 image of `len` zeros; after an error there is none.
+fn create_qcow2(path: &Path, len: u64) -> Result<(), DeviceError> {
+    let name = path.display().to_string();
+    let failed = |error| DeviceError::new(&name.as_str().into(), Operation::Open, error);
+    let file = std::fs::File::options().read(true).write(true).create_new(true).open(path);
+    write_empty_qcow2(&file.map_err(failed)?, len).map_err(|error| {
+        let _ = std::fs::remove_file(path);
+        failed(error)
+    })
 }
 
 fn make(args: &Args, name: &str, options: &NewfsOptions) -> Result<NewfsReport, Failure> {

@@ -368,7 +368,8 @@ fn compare(args: &Args, restore: Restore, place: &Place) -> Outcome {
     let source = restore.source(false);
     let report = place.compare(|sink| copy(args, source, sink, "compare"))?;
     if report.failed > 0 {
-        output::note(format!("{} of the dump differ", ffs_admin::counted(report.failed, "file")));
+        let files = ffs_admin::counted(report.failed, "file");
+        output::note(format!("differences in {files} of the dump"));
     }
     Ok(u8::from(report.failed > 0 || output::errors() > 0))
 }

@@ -6,13 +6,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::time::Duration;
 
 use assert_cmd::Command;
 use assert_cmd::cargo::cargo_bin_cmd;
 
+/// What takes longer hangs. A command is stopped, so that its test fails by name.
+pub(crate) const HANGS: Duration = Duration::from_secs(900);
+
 /// The command, in an environment that does not show.
 pub(crate) fn ffs() -> Command {
     let mut command = cargo_bin_cmd!("ffs");
+    command.timeout(HANGS);
     command.env_remove("SOURCE_DATE_EPOCH").env_remove("RUST_LOG").env("LC_ALL", "C");
     command
 }

@@ -1,18 +1,15 @@
 //! Images that are not raw: in every command they are what a raw image is.
 
 use crate::common::*;
+use crate::disk::tool;
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use ffs_testkit::tools::have;
-
-fn tool(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).output().unwrap();
-    assert!(output.status.success(), "{program} {args:?}: {}", text(&output));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
 
 /// Makes a file system in `image`, fills it, changes it, and checks it.
 fn use_image(d: &Dir, image: &str) {
@@ -158,12 +155,23 @@ fn an_encrypted_image_is_read_from_a_server_that_has_the_key() {
     tool("qemu-img", &create);
     fails(&["info", &image], 1, "it is encrypted: start `qemu-nbd -k SOCKET --object");
     let options = format!("driver=qcow2,encrypt.key-secret=key,file.filename={image}");
-    let serve = ["--fork", "-k", &socket, "--object", &key, "--image-opts", &options];
-    // It ends with the connection.
-    tool("qemu-nbd", &serve);
-    ok(&["newfs", &format!("nbd+unix:///?socket={socket}")]);
-    tool("qemu-nbd", &serve);
-    assert!(ok(&["info", &format!("nbd+unix:///?socket={socket}")]).contains("UFS2"));
+    // It serves one command after the other until it is killed. With `--fork` it listens when the
+    // first process has ended.
+    let pid = d.str("pid");
+    let mut serve = Command::new("qemu-nbd");
+    serve.args(["--fork", "--persistent", "--pid-file", &pid, "-k", &socket, "--object", &key]);
+    serve.args(["--image-opts", &options]).stdin(Stdio::null()).stdout(Stdio::null());
+    assert!(serve.stderr(Stdio::null()).status().unwrap().success(), "{serve:?}");
+    let uri = format!("nbd+unix:///?socket={socket}");
+    let done = [run(&["newfs", &uri]), run(&["info", &uri])];
+    tool("kill", &[fs::read_to_string(&pid).unwrap().trim()]);
+    assert!(
+        done.iter().all(|output| output.status.success()),
+        "{}{}",
+        text(&done[0]),
+        text(&done[1])
+    );
+    assert!(text(&done[1]).contains("UFS2"), "{}", text(&done[1]));
 }
 
 #[test]
@@ -244,8 +252,8 @@ fn compressed_images_are_read_and_not_written() {
 
 /// Processes that have the text in their command line.
 fn processes_with(text: &str) -> usize {
-    let all = std::fs::read_dir("/proc").unwrap().flatten();
-    let line = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).ok();
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let line = |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).ok();
     let has = |line: &Vec<u8>| line.windows(text.len()).any(|part| part == text.as_bytes());
     all.filter_map(line).filter(has).count()
 }
@@ -273,8 +281,9 @@ fn qemu_nbd_ends_with_the_command_that_started_it() {
             assert!(child.0.try_wait().unwrap().is_none(), "it ended too early");
         }
         drop(child);
-        // The loop ends, or the test is stopped from outside.
+        let start = Instant::now();
         while processes_with("served.vhdx") > 0 {
+            assert!(start.elapsed() < HANGS, "a process has not ended");
             std::thread::yield_now();
         }
     }

@@ -16,7 +16,9 @@ if pid == 0:
 def read_so_far():
     fields = dict(line.split(": ") for line in open("/proc/%d/io" % pid).read().splitlines())
     return int(fields["rchar"])
-while read_so_far() < 16 << 20:
+def has_ended():
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+while read_so_far() < 16 << 20 and not has_ended():
     time.sleep(0.001)
 os.kill(pid, signal.SIGSTOP)
 time.sleep(1.5)

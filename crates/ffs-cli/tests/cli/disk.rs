@@ -1,7 +1,7 @@
 //! `ffs disk`: tables, FAT and qcow2 are judged by the tools that others use for them.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -177,80 +177,6 @@ fn the_last_volume_fills_a_disk_of_a_given_size() {
 }
 
 #[test]
-fn an_efi_program_becomes_the_one_that_firmware_starts() {
-    let d = Dir::new();
-    fs::create_dir(d.path("root")).unwrap();
-    for (machine, name) in [([0x64, 0x86], "BOOTX64.EFI"), ([0x64, 0xaa], "BOOTAA64.EFI")] {
-        let mut program = b"MZ".to_vec();
-        program.resize(0x3c, 0);
-        program.extend(128u32.to_le_bytes());
-        program.resize(128, 0);
-        program.extend(b"PE\0\0");
-        program.extend(machine);
-        program.resize(5000, 9);
-        let loader = d.file("loader.efi", &program);
-        let image = d.str("disk.img");
-        ok(&["disk", "create", "--force", "--efi", &loader, &image]);
-        if have(&["mcopy"]) {
-            let back = d.str("back");
-            let at = format!("{image}@@1M");
-            tool("mcopy", &["-n", "-i", &at, &format!("::EFI/BOOT/{name}"), &back]);
-            assert!(fs::read(&back).unwrap() == program);
-        }
-    }
-    let text = d.file("text", b"not a program");
-    let image = d.str("none.img");
-    fails(&["disk", "create", "--efi", &text, &image], 1, "nor an EFI program");
-}
-
-#[test]
-fn what_fat_cannot_hold_is_refused_by_name() {
-    let d = Dir::new();
-    let image = d.str("disk.img");
-    let esp = d.path("esp");
-    let args = |image: &str| -> Vec<String> {
-        ["disk", "create", "--efi", &d.str("esp"), image].map(str::to_owned).to_vec()
-    };
-    let refused = |prepare: &dyn Fn(&Path), words: &str| {
-        let _ = fs::remove_dir_all(&esp);
-        fs::create_dir(&esp).unwrap();
-        prepare(&esp);
-        let args = args(&image);
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        fails(&args, 1, words);
-        assert!(!Path::new(&image).exists());
-    };
-    refused(&|esp| symlink("target", esp.join("link")).unwrap(), "link: FAT has only files");
-    refused(&|esp| fs::write(esp.join("a:b"), "").unwrap(), "a:b: FAT does not allow the name");
-    let same_but_case = |esp: &Path| {
-        fs::write(esp.join("loader"), "").unwrap();
-        fs::write(esp.join("LOADER"), "").unwrap();
-    };
-    refused(&same_but_case, "differs only in case");
-    let long = |esp: &Path| {
-        fs::File::create(esp.join("long")).unwrap().set_len(1 << 32).unwrap();
-    };
-    refused(&long, "long: FAT has no file of 4 GiB");
-    let dot = |esp: &Path| fs::write(esp.join("loader."), "").unwrap();
-    refused(&dot, "loader.: FAT has no name that ends in a dot");
-    // Letters that are two in upper case are no reason.
-    fs::remove_dir_all(&esp).unwrap();
-    fs::create_dir(&esp).unwrap();
-    for name in ["straße", "strasse"] {
-        fs::write(esp.join(name), name).unwrap();
-    }
-    ok(&["disk", "create", "--efi", &d.str("esp"), &image]);
-    fs::remove_file(&image).unwrap();
-    // A pipe is not opened: nothing would ever write to it.
-    let fifo = d.str("fifo");
-    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    fails(&["disk", "create", "--efi", &fifo, &image], 1, "nor an EFI program");
-    fs::remove_file(&fifo).unwrap();
-    // Nothing else is left, either.
-    assert_eq!(fs::read_dir(d.path(".")).unwrap().count(), 1);
-}
-
-#[test]
 fn mistakes_are_named_and_leave_no_image() {
     let d = Dir::new();
     sources(&d);
@@ -332,6 +258,13 @@ fn a_disk_grows_with_its_last_partition() {
         let before = create(&d, &image, &["--sector", sector]);
         fails(&["disk", "grow", "-s", "1m", &image], 1, "not made smaller");
         fails(&["disk", "grow", "-s", "400m", &format!("{image}@4")], 64, "grows with its disk");
+        if sector == "4096" {
+            fails(&["disk", "grow", "-s", "819201", &image], 1, "more sectors of 4096 bytes");
+        }
+        let info: Value = serde_json::from_str(&ok(&["info", "--json", &image])).unwrap();
+        assert_eq!(info["sector_size"].to_string(), sector);
+        let whole = ok(&["info", &format!("{image}@0")]);
+        assert!(whole.contains(&format!("next: ffs ls {image}@4")), "{whole}");
         let grown: Value =
             serde_json::from_str(&ok(&["disk", "grow", "--json", "-s", "400m", &image])).unwrap();
         let part = &before["partitions"][3];

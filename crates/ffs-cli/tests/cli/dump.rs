@@ -33,6 +33,16 @@ fn built(d: &Dir, options: &[&str]) -> String {
     image
 }
 
+/// The directory of the host has what the dump has. Only root gives files to others.
+fn compares(dump: &str, dir: &str) {
+    let output = run(&["restore", "-C", "-f", dump, dir]);
+    let printed = text(&output);
+    let of_owners =
+        |line: &str| line.ends_with(": the owner differs") || line.ends_with(" of the dump");
+    let as_user = !is_root() && printed.lines().all(of_owners);
+    assert!(output.status.success() || as_user, "{printed}");
+}
+
 #[test]
 fn a_tree_comes_back_from_a_dump() {
     for options in VOLUMES {
@@ -42,7 +52,7 @@ fn a_tree_comes_back_from_a_dump() {
         ok(&["dump", "-0", "-f", &dump, &image]);
         fs::create_dir(&out).unwrap();
         ok(&["restore", "-x", "-f", &dump, "-D", &out]);
-        ok(&["restore", "-C", "-f", &dump, &out]);
+        compares(&dump, &out);
         ok(&["restore", "-C", "-f", &dump, &format!("{image}:/")]);
         ok(&["cp", "-a", &format!("{image}:/."), &d.str("copy")]);
         assert_same(&d.path("copy"), &d.path("out"), SNAP);
@@ -282,7 +292,7 @@ fn snapshots_are_not_in_a_dump_and_are_not_compared() {
     fs::create_dir(&out).unwrap();
     ok(&["restore", "-x", "-f", &dump, "-D", &out]);
     assert_eq!(fs::metadata(d.path("out/.snap/s1")).unwrap().len(), 0);
-    ok(&["restore", "-C", "-f", &dump, &out]);
+    compares(&dump, &out);
     if crate::mount::fuse() {
         fs::create_dir(d.path("mnt")).unwrap();
         let mounted = run(&["mount", "-o", "ro", &image, &d.str("mnt")]);

@@ -21,6 +21,7 @@ mod coreutils;
 mod debug;
 mod diff;
 mod disk;
+mod disk_efi;
 mod disk_parts;
 mod dump;
 mod edit;

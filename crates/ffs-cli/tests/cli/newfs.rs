@@ -90,6 +90,35 @@ fn sectors_have_the_size_that_is_given() {
     assert!(!d.path("a.img").exists());
 }
 
+/// The name of a new image has the format of its content.
+#[test]
+fn the_name_of_a_new_image_is_its_format() {
+    let d = Dir::new();
+    let tree = d.file("f", b"content");
+    let image = d.str("a.qcow2");
+    ok(&["newfs", "-s", "1g", &image]);
+    assert!(ok(&["info", &image]).contains("qcow2 image, 1.0 GiB"));
+    assert!(fs::metadata(&image).unwrap().len() < 64 << 20);
+    ok(&["cp", &tree, &format!("{image}:/")]);
+    fsck_clean(image.as_ref());
+    for (name, next) in [
+        ("a.vmdk", "qemu-img convert -f raw -O vmdk"),
+        ("a.VHD", "qemu-img convert -f raw -O vpc"),
+        ("a.img.xz", "a.img, then xz "),
+    ] {
+        let image = d.str(name);
+        let printed = fails(&["newfs", "-s", "16m", &image], 1, "new images are raw or qcow2, not");
+        assert!(printed.contains(next), "{printed}");
+        fails(&["build", &image, &tree], 1, next);
+        fails(&["disk", "create", "--swap", "1m", &image], 1, next);
+        assert!(!d.path(name).exists());
+        // A file that exists is what its content is.
+        fs::write(&image, vec![0; 16 << 20]).unwrap();
+        ok(&["newfs", &image]);
+        ok(&["ls", &image]);
+    }
+}
+
 /// A built image has no soft updates, as one of makefs, unless an option asks for them.
 #[test]
 fn a_built_image_has_the_soft_updates_journal_and_sectors_that_are_given() {

@@ -217,6 +217,14 @@ fn usage_is_counted_once_and_in_every_unit() {
     assert_eq!(ok(&["du", &at("/d")]).lines().count(), 2);
     assert_eq!(ok(&["du", "-a", &at("/d")]).lines().count(), 5);
     assert!(ok(&["du", "-c", &at("/d"), &at("/d/e")]).ends_with("\ttotal\n"));
+    // Two names in two arguments are one file, and two files on request.
+    let total = |options: &[&str]| {
+        let shown = ok(&[&["du", "-c"][..], options, &[&at("/d/f"), &at("/d/g")]].concat());
+        shown.lines().last().unwrap().to_owned()
+    };
+    assert_eq!(total(&[]), format!("{}\ttotal", file / 512));
+    assert_eq!(total(&["-l"]), format!("{}\ttotal", 2 * file / 512));
+    assert_eq!(total(&["--apparent-size"]), format!("{}\ttotal", 100_000_u32.div_ceil(512)));
     fails(&["du", &at("/missing")], 1, "/missing");
     fails(&["du", "-s", "-d", "1", &at("/d")], 64, "cannot be used with");
 }

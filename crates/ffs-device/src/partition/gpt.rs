@@ -136,7 +136,8 @@ fn list(
     entries: &[u8],
     notes: Vec<String>,
 ) -> PartitionTable {
-    let mut table = PartitionTable { notes, ..PartitionTable::new(Scheme::Gpt) };
+    let sector_size = u32::try_from(sector).ok();
+    let mut table = PartitionTable { notes, sector_size, ..PartitionTable::new(Scheme::Gpt) };
     for (entry, index) in entries.chunks_exact(header.entry_size as usize).zip(1u32..) {
         let guid: [u8; 16] = array(entry, 0);
         if guid == [0; 16] {

@@ -121,11 +121,13 @@ pub struct PartitionTable {
     pub partitions: Vec<Partition>,
     /// Problems of the table, as messages for users; empty if there are none.
     pub notes: Vec<String>,
+    /// Bytes of a sector of the disk, if the table shows it. A GPT does: its header is in sector 1.
+    pub sector_size: Option<u32>,
 }
 
 impl PartitionTable {
     fn new(scheme: Scheme) -> Self {
-        Self { scheme, partitions: Vec::new(), notes: Vec::new() }
+        Self { scheme, partitions: Vec::new(), notes: Vec::new(), sector_size: None }
     }
 
     fn note(&mut self, note: String) {
@@ -174,10 +176,12 @@ pub fn scan(device: &dyn BlockDevice) -> Result<PartitionTable, DeviceError> {
     } else if let Some(slices) = slices {
         return with_labels(device, mbr::table(device, &slices)?);
     }
-    if let Some(table) = vtoc::read_sparc(device)? {
-        return Ok(table);
-    }
     let mut table = PartitionTable::new(Scheme::BsdLabel);
+    match vtoc::read_sparc(device)? {
+        vtoc::Sparc::Label(table) => return Ok(table),
+        vtoc::Sparc::Damaged(why) => table.note(why),
+        vtoc::Sparc::Absent => {}
+    }
     if bsdlabel::append(device, &mut table, None)? {
         return Ok(table);
     }

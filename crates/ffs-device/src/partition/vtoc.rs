@@ -12,15 +12,32 @@ const VTOC_SANITY: u32 = 0x600d_deee;
 const SPARC_PARTITIONS: usize = 8;
 const X86_PARTITIONS: usize = 16;
 
-/// Reads the label of a SPARC disk; `None` if there is none.
-pub(super) fn read_sparc(device: &dyn BlockDevice) -> Result<Option<PartitionTable>, DeviceError> {
-    let Some(block) = read_bytes(device, 0, 512)? else { return Ok(None) };
-    let sum = block.chunks_exact(2).fold(0, |sum, pair| sum ^ be16(pair, 0));
-    if be16(&block, 508) != LABEL_MAGIC || sum != 0 {
-        return Ok(None);
+/// The label of a SPARC disk.
+pub(super) enum Sparc {
+    Absent,
+    Label(PartitionTable),
+    /// It has the magic number; what is wrong with it.
+    Damaged(String),
+}
+
+/// Reads the label of a SPARC disk.
+pub(super) fn read_sparc(device: &dyn BlockDevice) -> Result<Sparc, DeviceError> {
+    let Some(block) = read_bytes(device, 0, 512)? else { return Ok(Sparc::Absent) };
+    if be16(&block, 508) != LABEL_MAGIC {
+        return Ok(Sparc::Absent);
+    }
+    let damaged = |why: String| Ok(Sparc::Damaged(format!("Sun label in sector 0: {why}")));
+    let stored = be16(&block, 510);
+    let sum = block[..510].chunks_exact(2).fold(0, |sum, pair| sum ^ be16(pair, 0));
+    if stored != sum {
+        return damaged(format!("checksum {stored:#06x}, expected {sum:#06x}"));
     }
     // Partitions begin at cylinders.
-    let cylinder = u64::from(be16(&block, 436)) * u64::from(be16(&block, 438));
+    let (tracks, sectors) = (be16(&block, 436), be16(&block, 438));
+    let cylinder = u64::from(tracks) * u64::from(sectors);
+    if cylinder == 0 {
+        return damaged(format!("{tracks} tracks of {sectors} sectors, expected at least 1 of 1"));
+    }
     // Before Solaris the label had no types.
     let typed = be32(&block, 188) == VTOC_SANITY;
     let mut table = PartitionTable::new(Scheme::Sun);
@@ -45,7 +62,7 @@ pub(super) fn read_sparc(device: &dyn BlockDevice) -> Result<Option<PartitionTab
             },
         );
     }
-    Ok(Some(table))
+    Ok(Sparc::Label(table))
 }
 
 /// Adds the partitions of the VTOC in `slice`, if there is one.
@@ -64,7 +81,15 @@ pub(super) fn append_x86(
         0 => SECTOR,
         size => u64::from(size),
     };
-    let count = usize::from(le16(&block, 30)).min(X86_PARTITIONS);
+    let stored = usize::from(le16(&block, 30));
+    if stored > X86_PARTITIONS {
+        let name = &slice.name;
+        table.note(format!(
+            "the VTOC in {name} has {stored} partitions, expected at most {X86_PARTITIONS}: the \
+             rest is ignored"
+        ));
+    }
+    let count = stored.min(X86_PARTITIONS);
     let mut next = table.partitions.iter().map(|partition| partition.index).max().unwrap_or(0);
     for (place, letter) in (0..count).zip('a'..) {
         let at = 72 + 12 * place;
@@ -147,7 +172,19 @@ mod tests {
             ]
         );
         disk[0] ^= 1;
-        assert_eq!(scan(&MemDevice::from_bytes(&disk)).unwrap().scheme, Scheme::Whole);
+        let damaged = scan(&MemDevice::from_bytes(&disk)).unwrap();
+        assert_eq!(damaged.scheme, Scheme::Whole);
+        assert!(damaged.notes[0].contains("checksum 0x"), "{:?}", damaged.notes);
+        // No sectors in a track, with the checksum of that.
+        disk[0] ^= 1;
+        disk[438..440].fill(0);
+        let sum = disk[..510].chunks_exact(2).fold(0, |sum, pair| sum ^ be16(pair, 0));
+        disk[510..512].copy_from_slice(&sum.to_be_bytes());
+        let damaged = scan(&MemDevice::from_bytes(&disk)).unwrap();
+        assert_eq!(
+            damaged.notes,
+            ["Sun label in sector 0: 4 tracks of 0 sectors, expected at least 1 of 1",]
+        );
     }
 
     #[test]

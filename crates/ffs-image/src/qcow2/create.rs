@@ -21,13 +21,7 @@ const CLUSTER: usize = 64 << 10;
 /// The system's, of either file; [`io::ErrorKind::Interrupted`] when `cancelled` returns true.
 pub fn write_qcow2(raw: &File, file: &File, cancelled: &dyn Fn() -> bool) -> io::Result<()> {
     let len = raw.metadata()?.len();
-    let storage = Storage::try_from(file.try_clone()?)?;
-    let builder = Qcow2::<Storage>::create_builder(storage);
-    let builder = builder.size(len).preallocate(PreallocateMode::None);
-    let image = builder.create_open(DenyImplicitOpenGate::default(), |storage| {
-        Ok(Qcow2::<Storage>::builder(storage))
-    })?;
-    let image = FormatAccess::new(image);
+    let image = empty(file, len)?;
     let mut cluster = vec![0; CLUSTER];
     let mut at = 0;
     while let Some(start) = next_data(raw, at)?.filter(|start| *start < len) {
@@ -45,6 +39,26 @@ pub fn write_qcow2(raw: &File, file: &File, cancelled: &dyn Fn() -> bool) -> io:
     }
     image.flush()?;
     sort_feature_names(file)
+}
+
+/// Writes a qcow2 image of a disk of `len` zeros to `file`, which is empty. The image is not
+/// durable until `file` is synced.
+///
+/// # Errors
+/// The system's; the format has no disk of this size.
+pub fn write_empty_qcow2(file: &File, len: u64) -> io::Result<()> {
+    empty(file, len)?.flush()?;
+    sort_feature_names(file)
+}
+
+fn empty(file: &File, len: u64) -> io::Result<FormatAccess<Storage>> {
+    let storage = Storage::try_from(file.try_clone()?)?;
+    let builder = Qcow2::<Storage>::create_builder(storage);
+    let builder = builder.size(len).preallocate(PreallocateMode::None);
+    let image = builder.create_open(DenyImplicitOpenGate::default(), |storage| {
+        Ok(Qcow2::<Storage>::builder(storage))
+    })?;
+    Ok(FormatAccess::new(image))
 }
 
 /// Sorts the names of features in the header, so that the same content gives the same bytes: imago

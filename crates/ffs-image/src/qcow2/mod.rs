@@ -29,7 +29,7 @@ use imago::qcow2::Qcow2;
 use imago::raw::Raw;
 use imago::{DenyImplicitOpenGate, FormatAccess, FormatDriverBuilder};
 
-pub use create::write_qcow2;
+pub use create::{write_empty_qcow2, write_qcow2};
 
 use crate::bytes::{be32, be64};
 use crate::image::{DiskImage, Refused};
