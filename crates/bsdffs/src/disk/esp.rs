@@ -407,27 +407,28 @@ impl<'a> Target<'a> {
     /// Gives the files and directories their times. A search for each name would read its directory
     /// once more.
     fn set_times(&self, files: &[Planned]) -> Result<(), DiskError> {
-        let by_path: HashMap<&str, &Planned> =
+        let mut left: HashMap<&str, &Planned> =
             files.iter().map(|file| (file.to.as_str(), file)).collect();
         let directories = files.iter().filter(|file| file.len.is_none());
         let whole = Path::new("the FAT volume");
-        let root = self.set_times_in("", &by_path);
-        let mut found = root.map_err(|error| self.errors.of(whole, &error))?;
+        let root = self.set_times_in("", &mut left);
+        root.map_err(|error| self.errors.of(whole, &error))?;
         for dir in directories {
-            let inside = self.set_times_in(&dir.to, &by_path);
-            found += inside.map_err(|error| self.errors.of(&dir.path(), &error))?;
+            let inside = self.set_times_in(&dir.to, &mut left);
+            inside.map_err(|error| self.errors.of(&dir.path(), &error))?;
         }
-        debug_assert_eq!(found, files.len(), "each file is in the directory that was listed");
-        Ok(())
+        match left.values().next() {
+            Some(file) => Err(refused(&file.path(), "its directory on FAT does not list the name")),
+            None => Ok(()),
+        }
     }
 
-    /// The same for what is in the directory `path`. Returns the number of files.
+    /// The same for what is in the directory `path`. Removes it from `left`.
     fn set_times_in(
         &self,
         path: &str,
-        files: &HashMap<&str, &Planned>,
-    ) -> Result<usize, hadris_fat::Error> {
-        let mut found = 0;
+        left: &mut HashMap<&str, &Planned>,
+    ) -> Result<(), hadris_fat::Error> {
         let dir = match path {
             "" => self.volume.root_dir(),
             _ => self.volume.open_dir_path(path)?,
@@ -436,13 +437,12 @@ impl<'a> Target<'a> {
             let DirectoryEntry::Entry(entry) = entry?;
             let name = entry.name();
             let to = if path.is_empty() { name.into_owned() } else { format!("{path}/{name}") };
-            if let Some(file) = files.get(to.as_str()) {
+            if let Some(file) = left.remove(to.as_str()) {
                 let at = fat_time(file.modified);
                 self.volume.set_times(&entry, Some(at), Some(at.date), Some(at))?;
-                found += 1;
             }
         }
-        Ok(found)
+        Ok(())
     }
 }
 

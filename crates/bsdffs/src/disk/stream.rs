@@ -7,14 +7,14 @@ use ffs_device::{BlockDevice, DeviceError};
 
 /// Bytes that are read at once: the crates read a few at a time.
 const PART: usize = 4 << 10;
-/// Parts in memory. The crates go to and fro between tables and directories, and read a directory
-/// again for each new name.
+/// Parts in memory. The crates read tables and directories in turn, and a directory again for each
+/// new name.
 const PARTS: usize = 1024;
 
 /// A block device with a position.
 ///
-/// Invariant: a part in memory has the bytes of the device. The part with number `n` is at
-/// `n % PARTS`, or is not in memory.
+/// Invariant: a part in memory has the bytes of the device, to which nothing else writes while the
+/// stream exists. The part with number `n` is at `n % PARTS`, or is not in memory.
 pub(super) struct DeviceStream {
     device: Arc<dyn BlockDevice>,
     at: u64,
@@ -55,12 +55,16 @@ fn failed(first: &OnceLock<DeviceError>, error: DeviceError) -> io::Error {
 
 impl Read for DeviceStream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let left = self.device.len_bytes().saturating_sub(self.at);
+        if left == 0 {
+            return Ok(0);
+        }
         let (number, skip) = part_of(self.at);
         let start = self.at - skip as u64;
         let slot = &mut self.parts[(number % PARTS as u64) as usize];
         if slot.as_ref().is_none_or(|(n, _)| *n != number) {
-            let left = self.device.len_bytes().saturating_sub(start);
-            let mut bytes = vec![0; usize::try_from(left).unwrap_or(PART).min(PART)];
+            let here = left.saturating_add(skip as u64).min(PART as u64);
+            let mut bytes = vec![0; here as usize];
             *slot = None;
             let read = self.device.read_at(start, &mut bytes);
             read.map_err(|error| failed(&self.error, error))?;
@@ -78,10 +82,10 @@ impl Write for DeviceStream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let left = self.device.len_bytes().saturating_sub(self.at);
         let len = usize::try_from(left).unwrap_or(buf.len()).min(buf.len());
-        let mut rest = &buf[..len];
-        let written = self.device.write_at(self.at, rest);
+        let (mut at, mut rest) = (self.at, &buf[..len]);
+        let written = self.device.write_at(at, rest);
         while !rest.is_empty() {
-            let (number, skip) = part_of(self.at);
+            let (number, skip) = part_of(at);
             let (here, after) = rest.split_at(rest.len().min(PART - skip));
             let slot = &mut self.parts[(number % PARTS as u64) as usize];
             if let Some((_, bytes)) = slot.as_mut().filter(|(n, _)| *n == number) {
@@ -90,10 +94,12 @@ impl Write for DeviceStream {
                     _ => *slot = None,
                 }
             }
-            self.at += here.len() as u64;
+            at += here.len() as u64;
             rest = after;
         }
-        written.map(|()| len).map_err(|error| failed(&self.error, error))
+        written.map_err(|error| failed(&self.error, error))?;
+        self.at = at;
+        Ok(len)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -155,4 +161,51 @@ fn target(to: SeekFrom, at: u64, len: u64) -> io::Result<u64> {
         SeekFrom::Current(by) => at.checked_add_signed(by),
     };
     place.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use super::*;
+    use ffs_device::{MemDevice, Rng, SplitMix64};
+
+    /// Two parts have the same place in memory, and the last part is short.
+    const LEN: usize = PART * (PARTS + 40) + 1000;
+
+    #[test]
+    fn a_stream_has_the_bytes_of_its_device() {
+        let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(LEN as u64));
+        let mut stream = DeviceStream::new(&device);
+        let mut model = vec![0; LEN];
+        let random = SplitMix64::new(7);
+        for round in 0..20_000_u32 {
+            // Most places are near the ends, where parts share their place or are short.
+            let within = |n: u64| random.below(n) as usize;
+            let at = match within(3) {
+                0 => within(20 * PART as u64),
+                1 => LEN - within(45 * PART as u64),
+                _ => within(LEN as u64 + 1),
+            };
+            let mut bytes = vec![round as u8 | 1; within(3 * PART as u64)];
+            stream.seek(SeekFrom::Start(at as u64)).unwrap();
+            let place = at..(at + bytes.len()).min(LEN);
+            if within(2) == 0 {
+                assert_eq!(stream.write(&bytes).unwrap(), place.len(), "round {round}");
+                model[place.clone()].copy_from_slice(&bytes[..place.len()]);
+            } else {
+                let mut have = 0;
+                while have < place.len() {
+                    have += match stream.read(&mut bytes[have..]).unwrap() {
+                        0 => break,
+                        some => some,
+                    };
+                }
+                assert!(bytes[..have] == model[place.clone()], "round {round}");
+            }
+            assert_eq!(stream.at, place.end as u64);
+        }
+        stream.seek(SeekFrom::Start(LEN as u64 + 5)).unwrap();
+        assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+    }
 }

@@ -241,9 +241,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let size = device.as_ref().filter(|_| args.fill).map(|device| device.len_bytes());
     let size = given_size(&args)?.or(size);
-    let format = match &device {
-        None => new_image::format(path)?,
-        Some(_) => ImageFormat::Raw,
+    let (old, format) = match &device {
+        None => (check_replaceable(path, args.force)?, new_image::format(path)?),
+        Some(_) => (None, ImageFormat::Raw),
     };
     let mut tree = open_trees(&args.sources, size)?;
     let builder = args
@@ -253,10 +253,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         .size(size)
         .free(args.free.unwrap_or(0))
         .format(format);
-    if device.is_none() {
-        let old = check_replaceable(path, args.force)?;
-        old.into_iter().for_each(|id| tree.skip(id));
-    }
+    old.into_iter().for_each(|id| tree.skip(id));
     let mut progress = CopyProgress(Progress::items("measure", None));
     let built = match device {
         Some(device) => builder.build_on(tree, path, &device, &mut progress),

@@ -34,7 +34,7 @@ pub(crate) const DOC: Doc = Doc {
 ///
 /// The space includes indirect blocks and extended attributes. Without -h, -k, -m or -g it is
 /// counted in blocks of 512 bytes, as on BSD. A file with several names counts once, at the name
-/// that comes first, in all arguments together. A symbolic link counts itself.
+/// that comes first, in all arguments with the same IMAGE. A symbolic link counts itself.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
@@ -88,13 +88,17 @@ struct JsonLine {
 pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::stdout();
     let mut total: u64 = 0;
-    let mut counted = Counted::new();
+    let mut images: BTreeMap<OsString, Linked> = BTreeMap::new();
     for arg in &args.paths {
         let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::Root)?;
-        let counted = counted.entry(spec.image).or_default();
-        let result = usage(&session, &spec.path, &args, counted, &mut out);
+        let linked = images.entry(spec.image).or_default();
+        linked.here.clear();
+        let result = usage(&session, &spec.path, &args, linked, &mut out);
         match session.finish_with(result) {
-            Ok(bytes) => total = bytes.saturating_add(total),
+            Ok(bytes) => {
+                total = bytes.saturating_add(total);
+                linked.before.append(&mut linked.here);
+            }
             Err(failure) if crate::signals::interrupted() => return Err(failure),
             Err(failure) => output::error(failure.text),
         }
@@ -106,15 +110,20 @@ pub(crate) fn run(args: Args) -> Outcome {
     Ok(u8::from(output::errors() > 0))
 }
 
-/// The files with several names that were counted, by image.
-type Counted = BTreeMap<OsString, BTreeSet<Ino>>;
+/// The files of an image with several names that were counted.
+#[derive(Default)]
+struct Linked {
+    /// In the arguments before, as far as they are part of the total.
+    before: BTreeSet<Ino>,
+    here: BTreeSet<Ino>,
+}
 
 /// Prints the lines of one argument; returns its bytes.
 fn usage(
     session: &Session,
     path: &[u8],
     args: &Args,
-    counted: &mut BTreeSet<Ino>,
+    linked: &mut Linked,
     out: &mut impl Write,
 ) -> Result<u64, Failure> {
     let root = session.find(path, Last::Keep)?;
@@ -125,7 +134,7 @@ fn usage(
     walk(session, path, root, &mut |step| {
         let (at, bytes, show) = match step {
             Step::Before(visit) => {
-                let bytes = own(&visit, args, counted);
+                let bytes = own(&visit, args, linked);
                 if visit.attr.kind == FileType::Directory {
                     sums.push(bytes);
                     return Ok(Next::Enter);
@@ -151,10 +160,10 @@ fn usage(
 }
 
 /// The bytes of a file itself; 0 if another name of it was counted.
-fn own(visit: &Visit<'_>, args: &Args, counted: &mut BTreeSet<Ino>) -> u64 {
+fn own(visit: &Visit<'_>, args: &Args, linked: &mut Linked) -> u64 {
     let a = visit.attr;
-    let linked = a.kind != FileType::Directory && a.nlink > 1 && !args.links;
-    if linked && !counted.insert(a.ino) {
+    let several = a.kind != FileType::Directory && a.nlink > 1 && !args.links;
+    if several && (linked.before.contains(&a.ino) || !linked.here.insert(a.ino)) {
         return 0;
     }
     if args.apparent { a.size } else { a.blocks.saturating_mul(DEV_BSIZE) }

@@ -5,15 +5,12 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use bsdffs::build::ImageFormat;
 use clap::ValueEnum;
 use ffs_admin::counted;
 use ffs_admin::newfs::{self, NewfsOptions, NewfsReport, Optim, Release};
 use ffs_admin::tunefs::{TunefsOptions, tunefs};
-use ffs_device::{
-    BlockDevice, DeviceError, FileDevice, Operation, SplitMix64, SystemClock, partition,
-};
-use ffs_image::{OpenOptions, write_empty_qcow2};
+use ffs_device::{BlockDevice, SplitMix64, SystemClock, partition};
+use ffs_image::OpenOptions;
 use ffs_ondisk::{Endian, Format};
 use serde::Serialize;
 
@@ -342,23 +339,9 @@ fn create(args: &Args, options: &NewfsOptions) -> Result<bool, Failure> {
         return Err(failure.hint("create it with -s SIZE, such as -s 1g"));
     };
     let len = size.saturating_add(options.reserved);
-    let made = match format {
-        ImageFormat::Raw => FileDevice::create_sparse(path, len).map(drop),
-        ImageFormat::Qcow2 => create_qcow2(path, len),
-    };
+    let made = new_image::create(path, format, len);
     made.map_err(|error| Failure::unmade(path.display(), &error))?;
     Ok(true)
-}
-
-/// Makes the file of a qcow2 image of `len` zeros; after an error there is none.
-fn create_qcow2(path: &Path, len: u64) -> Result<(), DeviceError> {
-    let name = path.display().to_string();
-    let failed = |error| DeviceError::new(&name.as_str().into(), Operation::Open, error);
-    let file = std::fs::File::options().read(true).write(true).create_new(true).open(path);
-    write_empty_qcow2(&file.map_err(failed)?, len).map_err(|error| {
-        let _ = std::fs::remove_file(path);
-        failed(error)
-    })
 }
 
 fn make(args: &Args, name: &str, options: &NewfsOptions) -> Result<NewfsReport, Failure> {
@@ -418,6 +401,7 @@ pub(super) fn keep_partitions(
     }
     let table = partition::scan(disk).map_err(|error| Failure::new(name, error))?;
     if table.partitions.is_empty() {
+        table.notes.iter().for_each(|note| output::note(format!("{name}: {note}")));
         return Ok(());
     }
     let parts: Vec<String> = table.partitions.iter().map(|p| format!("  {p}")).collect();

@@ -12,7 +12,7 @@ use assert_cmd::Command;
 use assert_cmd::cargo::cargo_bin_cmd;
 
 /// What takes longer hangs. A command is stopped, so that its test fails by name.
-pub(crate) const HANGS: Duration = Duration::from_secs(900);
+pub(crate) const HANGS: Duration = Duration::from_secs(300);
 
 /// The command, in an environment that does not show.
 pub(crate) fn ffs() -> Command {

@@ -82,6 +82,7 @@ fn a_dry_run_prints_and_changes_nothing() {
     let output = run(&["cp", "-Rv", "--dry-run", &from, &at("/")]);
     let printed = text(&output);
     assert!(output.status.success() && printed.contains("would copy 2 files"), "{printed}");
+    assert!(printed.contains("14 B"), "{printed}");
     assert!(printed.contains(&format!("-> '{}'", at("/new"))), "{printed}");
     let output = run(&["cp", "-Rvn", "--dry-run", &from, &at("/")]);
     assert!(text(&output).contains("1 file left alone"), "{}", text(&output));

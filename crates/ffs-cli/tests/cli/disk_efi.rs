@@ -106,7 +106,8 @@ fn files_of_an_efi_partition_keep_their_times() {
     }
     fs::create_dir(&back).unwrap();
     let copy = ["-s", "-m", "-n", "-i", &format!("{image}@@1M"), "::EFI", &back];
-    let output = Command::new("mcopy").args(copy).env("TZ", "UTC").output().unwrap();
+    let mut mcopy = Command::new("mcopy");
+    let output = mcopy.args(copy).env("TZ", "UTC").env("LC_ALL", "C.UTF-8").output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
     for name in &names {
         let modified = |root: &Path| fs::metadata(root.join("Many").join(name)).unwrap().mtime();

@@ -90,7 +90,7 @@ fn sectors_have_the_size_that_is_given() {
     assert!(!d.path("a.img").exists());
 }
 
-/// The name of a new image has the format of its content.
+/// A new image has the format that its name ends with.
 #[test]
 fn the_name_of_a_new_image_is_its_format() {
     let d = Dir::new();
@@ -101,9 +101,16 @@ fn the_name_of_a_new_image_is_its_format() {
     assert!(fs::metadata(&image).unwrap().len() < 64 << 20);
     ok(&["cp", &tree, &format!("{image}:/")]);
     fsck_clean(image.as_ref());
+    // Nothing is left where no volume was made.
+    let none = d.str("none.qcow2");
+    fails(&["newfs", "-s", "8191p", &none], 1, "cannot be created");
+    fails(&["newfs", "-s", "16k", &none], 1, "too few");
+    fails(&["newfs", "-N", "-s", "16m", &d.str("none.vdi")], 1, "not VDI");
+    assert!(!d.path("none.qcow2").exists());
+    fails(&["build", "--force", &d.file("old.img.xz", b"old"), &tree], 1, "not xz");
     for (name, next) in [
         ("a.vmdk", "qemu-img convert -f raw -O vmdk"),
-        ("a.VHD", "qemu-img convert -f raw -O vpc"),
+        ("a.VHD", "qemu-img convert -f raw -O vpc -o force_size=on"),
         ("a.img.xz", "a.img, then xz "),
     ] {
         let image = d.str(name);

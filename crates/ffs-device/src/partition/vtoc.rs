@@ -9,6 +9,7 @@ use crate::{BlockDevice, DeviceError};
 const SECTOR: u64 = 512;
 const LABEL_MAGIC: u16 = 0xdabe;
 const VTOC_SANITY: u32 = 0x600d_deee;
+const VTOC_VERSION: u32 = 1;
 const SPARC_PARTITIONS: usize = 8;
 const X86_PARTITIONS: usize = 16;
 
@@ -74,7 +75,14 @@ pub(super) fn append_x86(
     let Some(block) = read_bytes(device, slice.start.saturating_add(SECTOR), 512)? else {
         return Ok(());
     };
-    if le32(&block, 12) != VTOC_SANITY || le32(&block, 16) != 1 {
+    if le32(&block, 12) != VTOC_SANITY {
+        return Ok(());
+    }
+    let (name, version) = (&slice.name, le32(&block, 16));
+    if version != VTOC_VERSION {
+        table.note(format!(
+            "the VTOC in {name} has version {version}, expected {VTOC_VERSION}: ignored"
+        ));
         return Ok(());
     }
     let sector = match le16(&block, 28) {
@@ -83,7 +91,6 @@ pub(super) fn append_x86(
     };
     let stored = usize::from(le16(&block, 30));
     if stored > X86_PARTITIONS {
-        let name = &slice.name;
         table.note(format!(
             "the VTOC in {name} has {stored} partitions, expected at most {X86_PARTITIONS}: the \
              rest is ignored"
@@ -204,6 +211,15 @@ mod tests {
             put(label + 72 + 12 * place, &tag.to_le_bytes());
             put(label + 76 + 12 * place, &start.to_le_bytes());
             put(label + 80 + 12 * place, &len.to_le_bytes());
+        }
+        for (at, value, why) in [
+            (30, 17u16, "the VTOC in s1 has 17 partitions, expected at most 16"),
+            (16, 2, "the VTOC in s1 has version 2, expected 1"),
+        ] {
+            let mut damaged = disk.clone();
+            damaged[label + at..label + at + 2].copy_from_slice(&value.to_le_bytes());
+            let table = scan(&MemDevice::from_bytes(&damaged)).unwrap();
+            assert!(table.notes[0].starts_with(why), "{:?}", table.notes);
         }
         let table = scan(&MemDevice::from_bytes(&disk)).unwrap();
         let row = |i, name, start, len, kind: &str| (i, name, start, len, kind.to_owned());

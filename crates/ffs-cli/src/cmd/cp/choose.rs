@@ -135,9 +135,9 @@ impl Sink for AskSink<'_> {
 pub(super) struct DrySink(pub Arc<dyn Targets>);
 
 impl Sink for DrySink {
-    fn entry(&mut self, entry: &Entry, _: &mut CopyReport) -> SinkResult {
+    fn entry(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
         let directory = entry.kind == EntryKind::Directory;
-        match self.0.find(&entry.path, false) {
+        let fits = match self.0.find(&entry.path, false) {
             Some(found) if directory && !entry.path.is_empty() => match found.kind {
                 FileType::Directory => Ok(()),
                 _ => Err(SinkError::skip("exists and is not a directory")),
@@ -146,7 +146,12 @@ impl Sink for DrySink {
                 Err(SinkError::skip("exists and is a directory"))
             }
             _ => Ok(()),
+        };
+        // The source sends no content.
+        if let (EntryKind::File(len), Ok(())) = (&entry.kind, &fits) {
+            report.bytes = report.bytes.saturating_add(*len);
         }
+        fits
     }
 
     fn data(&mut self, _: u64, _: &[u8]) -> SinkResult {

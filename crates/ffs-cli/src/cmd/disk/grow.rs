@@ -56,6 +56,10 @@ pub(super) fn run(args: &Args) -> Outcome {
         let failure = Failure::new(&name, &error);
         match error {
             DiskError::Table(_) => failure.hint("`ffs info` shows the table; gdisk(8) repairs one"),
+            DiskError::NotWholeSectors { size, sector } => {
+                let next = size.next_multiple_of(sector) / 512;
+                Failure::usage(failure.text).hint(format!("such as -s {next}"))
+            }
             _ => failure,
         }
     };
