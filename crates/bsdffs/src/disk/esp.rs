@@ -417,7 +417,7 @@ impl<'a> Target<'a> {
             let inside = self.set_times_in(&dir.to, &mut left);
             inside.map_err(|error| self.errors.of(&dir.path(), &error))?;
         }
-        match left.values().next() {
+        match files.iter().find(|file| left.contains_key(file.to.as_str())) {
             Some(file) => Err(refused(&file.path(), "its directory on FAT does not list the name")),
             None => Ok(()),
         }

@@ -401,7 +401,7 @@ pub(super) fn keep_partitions(
     }
     let table = partition::scan(disk).map_err(|error| Failure::new(name, error))?;
     if table.partitions.is_empty() {
-        table.notes.iter().for_each(|note| output::note(format!("{name}: {note}")));
+        table.notes.iter().for_each(|note| output::warn(format!("{name}: {note}")));
         return Ok(());
     }
     let parts: Vec<String> = table.partitions.iter().map(|p| format!("  {p}")).collect();

@@ -81,7 +81,8 @@ fn owners_and_modes_are_those_of_the_specification() {
         // The builder's own owner and times leave no trace.
         let first = fs::read(&image).unwrap();
         let mut shell = Command::new("sh");
-        shell.args(["-ec", "chown -R 77:77 dest; chmod -R u+w dest"]).current_dir(d.0.path());
+        let change = "[ $(id -u) != 0 ] || chown -R 77:77 dest; chmod -R u+w dest";
+        shell.args(["-ec", change]).current_dir(d.0.path());
         assert!(shell.status().unwrap().success());
         build(&d, &image, &metalog, &["-O", format]);
         assert!(fs::read(&image).unwrap() == first, "the same bytes for another builder");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Dir, fails, fsck_clean, json_lines, ok};
+use crate::common::{Dir, fails, fsck_clean, json_lines, ok, run, text};
 
 /// The flags of the superblock, and whether `newfs --json` reported soft updates and a journal.
 fn made(d: &Dir, options: &[&str]) -> (String, bool, bool) {
@@ -124,6 +124,21 @@ fn the_name_of_a_new_image_is_its_format() {
         ok(&["newfs", &image]);
         ok(&["ls", &image]);
     }
+}
+
+/// A label that cannot be used is reported where it may be missed.
+#[test]
+fn a_damaged_label_of_a_disk_is_reported() {
+    let d = Dir::new();
+    let mut disk = vec![0; 16 << 20];
+    disk[508..512].copy_from_slice(&[0xda, 0xbe, 1, 2]);
+    let image = d.file("sun.img", &disk);
+    let why =
+        "warning: ".to_owned() + &image + ": Sun label in sector 0: checksum 0x0102, expected";
+    fails(&["mount", "--all", &image, &d.str("mnt")], 32, &why);
+    assert!(ok(&["info", &image]).contains("note: Sun label in sector 0"));
+    let made = run(&["newfs", &image]);
+    assert!(made.status.success() && text(&made).contains(&why), "{}", text(&made));
 }
 
 /// A built image has no soft updates, as one of makefs, unless an option asks for them.

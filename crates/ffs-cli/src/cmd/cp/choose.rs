@@ -132,12 +132,23 @@ impl Sink for AskSink<'_> {
 }
 
 /// Changes nothing, and fails where the kind of an existing target forbids a copy.
-pub(super) struct DrySink(pub Arc<dyn Targets>);
+pub(super) struct DrySink {
+    targets: Arc<dyn Targets>,
+    /// Bytes of the file that is open: the source sends no content.
+    len: u64,
+}
+
+impl DrySink {
+    pub(super) fn new(targets: Arc<dyn Targets>) -> DrySink {
+        DrySink { targets, len: 0 }
+    }
+}
 
 impl Sink for DrySink {
-    fn entry(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
+    fn entry(&mut self, entry: &Entry, _: &mut CopyReport) -> SinkResult {
         let directory = entry.kind == EntryKind::Directory;
-        let fits = match self.0.find(&entry.path, false) {
+        self.len = if let EntryKind::File(len) = entry.kind { len } else { 0 };
+        match self.targets.find(&entry.path, false) {
             Some(found) if directory && !entry.path.is_empty() => match found.kind {
                 FileType::Directory => Ok(()),
                 _ => Err(SinkError::skip("exists and is not a directory")),
@@ -146,19 +157,15 @@ impl Sink for DrySink {
                 Err(SinkError::skip("exists and is a directory"))
             }
             _ => Ok(()),
-        };
-        // The source sends no content.
-        if let (EntryKind::File(len), Ok(())) = (&entry.kind, &fits) {
-            report.bytes = report.bytes.saturating_add(*len);
         }
-        fits
     }
 
     fn data(&mut self, _: u64, _: &[u8]) -> SinkResult {
         Ok(())
     }
 
-    fn end(&mut self, _: &mut CopyReport) -> SinkResult {
+    fn end(&mut self, report: &mut CopyReport) -> SinkResult {
+        report.bytes = report.bytes.saturating_add(std::mem::take(&mut self.len));
         Ok(())
     }
 

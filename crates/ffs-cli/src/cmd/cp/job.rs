@@ -123,7 +123,7 @@ impl Job<'_> {
             copies: Some(Copies::Image(session, &to.image, &dir)),
         };
         let mut sink = ImageSink::new(session.image_ref(), dir.clone(), self.options);
-        let mut dry = DrySink(Arc::clone(&to_files.targets));
+        let mut dry = DrySink::new(Arc::clone(&to_files.targets));
         let sink: &mut dyn Sink = if self.flags.dry_run { &mut dry } else { &mut sink };
         self.each_source(from, to, &to_files, &dir, session, sink)
     }
@@ -188,7 +188,7 @@ impl Job<'_> {
             trusted: true,
             copies: Some(Copies::Host(&dir)),
         };
-        let mut dry = DrySink(Arc::clone(&to.targets));
+        let mut dry = DrySink::new(Arc::clone(&to.targets));
         let sink: &mut dyn Sink = if self.flags.dry_run { &mut dry } else { &mut sink };
         let copied = self.each_onto(from, &to, sink);
         self.hinted(copied, "complete files stay", "; make space")

@@ -75,7 +75,7 @@ fn volumes(disk: &Opened, name: &str) -> Result<Vec<Partition>, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(name, error).code(FAILED);
     let table = partition::scan(disk.disk()).map_err(|error| failed(&error))?;
     for note in &table.notes {
-        output::note(format!("{name}: {note}"));
+        output::warn(format!("{name}: {note}"));
     }
     if table.scheme == Scheme::Whole {
         let hint = format!("ffs mount {name} DIR mounts the whole of it");
