@@ -22,7 +22,9 @@ pub(crate) fn format(path: &Path) -> Result<ImageFormat, Failure> {
         let raw = show(raw.as_os_str().as_bytes());
         let (raw, word) = (shell_word(&raw), shell_word(&name));
         let next = match (format.decompressor(), format.qemu_name()) {
-            (Some(program), _) => format!("{} {raw}", program.trim_end_matches(" -dc")),
+            (Some(program), _) => {
+                format!("{} -c {raw} > {word}", program.trim_end_matches(" -dc"))
+            }
             // Without the option the disk becomes larger than its partition table.
             (None, Some(qemu @ "vpc")) => convert(&format!("{qemu} -o force_size=on"), &raw, &word),
             (None, qemu) => convert(qemu.unwrap_or("raw"), &raw, &word),

@@ -104,7 +104,7 @@ impl Session {
             return Err(Failure::new(name, format!("overlaps {image}, which is being changed"))
                 .hint("copy to a directory of the host first, then into the image"));
         }
-        warn_of_notes(image, &other);
+        warn_of_notes(&show(image.as_bytes()), &other.notes);
         let session = Session::on(image, other.device)?;
         Ok(Beside::Partition(Box::new(session)))
     }
@@ -330,13 +330,14 @@ fn options(write: bool) -> OpenOptions {
 
 fn noted(image: &OsStr, options: &OpenOptions) -> Result<Opened, OpenError> {
     let opened = open_outside(image, options)?;
-    warn_of_notes(image, &opened);
+    warn_of_notes(&show(image.as_bytes()), &opened.notes);
     Ok(opened)
 }
 
-fn warn_of_notes(image: &OsStr, opened: &Opened) {
-    for note in &opened.notes {
-        crate::output::warn(format!("{}: {note}", show(image.as_bytes())));
+/// Prints the problems of the partition table of `image`.
+pub(crate) fn warn_of_notes(image: &str, notes: &[String]) {
+    for note in notes {
+        crate::output::warn(format!("{image}: {note}"));
     }
 }
 

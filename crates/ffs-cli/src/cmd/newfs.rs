@@ -20,8 +20,7 @@ use crate::fail::{Failure, Outcome, show};
 use crate::new_image;
 use crate::output;
 use crate::progress::Progress;
-use crate::session::open_with;
-use crate::session::snapshot;
+use crate::session::{open_with, snapshot, warn_of_notes};
 use crate::signals;
 use crate::spec::{is_not_new, names_partition};
 
@@ -401,7 +400,7 @@ pub(super) fn keep_partitions(
     }
     let table = partition::scan(disk).map_err(|error| Failure::new(name, error))?;
     if table.partitions.is_empty() {
-        table.notes.iter().for_each(|note| output::warn(format!("{name}: {note}")));
+        warn_of_notes(name, &table.notes);
         return Ok(());
     }
     let parts: Vec<String> = table.partitions.iter().map(|p| format!("  {p}")).collect();

@@ -11,7 +11,8 @@ use std::time::Duration;
 use assert_cmd::Command;
 use assert_cmd::cargo::cargo_bin_cmd;
 
-/// What takes longer hangs. A command is stopped, so that its test fails by name.
+/// A command that runs longer is stopped, so that a hang fails its test by name. Waiting loops of
+/// tests have the same limit.
 pub(crate) const HANGS: Duration = Duration::from_secs(300);
 
 /// The command, in an environment that does not show.

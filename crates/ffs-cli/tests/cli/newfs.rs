@@ -111,7 +111,7 @@ fn the_name_of_a_new_image_is_its_format() {
     for (name, next) in [
         ("a.vmdk", "qemu-img convert -f raw -O vmdk"),
         ("a.VHD", "qemu-img convert -f raw -O vpc -o force_size=on"),
-        ("a.img.xz", "a.img, then xz "),
+        ("a.img.xz", "a.img, then xz -c "),
     ] {
         let image = d.str(name);
         let printed = fails(&["newfs", "-s", "16m", &image], 1, "new images are raw or qcow2, not");

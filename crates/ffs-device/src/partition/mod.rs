@@ -121,7 +121,7 @@ pub struct PartitionTable {
     pub partitions: Vec<Partition>,
     /// Problems of the table, as messages for users; empty if there are none.
     pub notes: Vec<String>,
-    /// Bytes of a sector of the disk, for a GPT: its header is in sector 1.
+    /// Bytes of a sector of the disk. Only a GPT shows it, by the place of its header.
     pub sector_size: Option<u32>,
 }
 

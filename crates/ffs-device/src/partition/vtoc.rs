@@ -17,7 +17,7 @@ const X86_PARTITIONS: usize = 16;
 pub(super) enum Sparc {
     Absent,
     Label(PartitionTable),
-    /// It has the magic number; what is wrong with it.
+    /// What is wrong with a label that has the magic number.
     Damaged(String),
 }
 
@@ -190,7 +190,7 @@ mod tests {
         let damaged = scan(&MemDevice::from_bytes(&disk)).unwrap();
         assert_eq!(
             damaged.notes,
-            ["Sun label in sector 0: 4 tracks of 0 sectors, expected at least 1 of 1",]
+            ["Sun label in sector 0: 4 tracks of 0 sectors, expected at least 1 of 1"]
         );
     }
 

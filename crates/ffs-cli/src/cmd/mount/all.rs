@@ -74,9 +74,7 @@ pub(super) fn mount_all(options: &Options, image: &OsStr, dir: &Path) -> Outcome
 fn volumes(disk: &Opened, name: &str) -> Result<Vec<Partition>, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(name, error).code(FAILED);
     let table = partition::scan(disk.disk()).map_err(|error| failed(&error))?;
-    for note in &table.notes {
-        output::warn(format!("{name}: {note}"));
-    }
+    session::warn_of_notes(name, &table.notes);
     if table.scheme == Scheme::Whole {
         let hint = format!("ffs mount {name} DIR mounts the whole of it");
         return Err(failed(&"has no partitions").hint(hint));
