@@ -1,7 +1,8 @@
 //! SIGINT, SIGTERM, SIGHUP and SIGUSR1.
 //!
 //! After the first SIGINT or SIGTERM a command stops and unmounts its image cleanly. The second
-//! one ends the process at once. SIGUSR1 requests a line with the progress of the command.
+//! one ends the process at once, unless it is an echo of the first: timeout(1) sends its signal to
+//! the process and then to its group. SIGUSR1 requests a line with the progress of the command.
 //!
 //! A shell at a terminal is different: SIGINT stops the command that runs, and never the shell.
 //! SIGTERM and SIGHUP stop the command, and then the shell unmounts and ends.
@@ -13,15 +14,21 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
 
 use crate::fail::{Failure, INTERRUPTED};
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// A signal within this time after the first is an echo of it. A person needs longer for two.
+const ECHO: Duration = Duration::from_millis(100);
 
 /// Installs the handlers of SIGINT, SIGTERM and SIGHUP. Commands that change something call it. A
 /// program that nohup(1) starts keeps ignoring SIGHUP. A second
@@ -32,14 +39,30 @@ pub(crate) fn listen() {
 
 fn registered() -> Arc<AtomicBool> {
     let stop = Arc::default();
-    let signals = [SIGINT, SIGTERM, SIGHUP];
-    for signal in signals.into_iter().filter(|signal| *signal != SIGHUP || hangs_up()) {
+    let mut signals = vec![SIGINT, SIGTERM];
+    if hangs_up() {
+        signals.push(SIGHUP);
+    }
+    for signal in &signals {
         // Registering fails only for signals that cannot be caught.
-        let code = i32::from(INTERRUPTED);
-        let _ = signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&stop));
-        let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
+        let _ = signal_hook::flag::register(*signal, Arc::clone(&stop));
+    }
+    // A thread of its own ends a command that computes. Without one, only SIGKILL does.
+    if let Ok(signals) = Signals::new(&signals) {
+        let _ = thread::Builder::new().name("signals".into()).spawn(|| end_at_second(signals));
     }
     stop
+}
+
+/// Ends the process at a signal that is no echo of the first.
+fn end_at_second(mut signals: Signals) {
+    let mut first = None;
+    for _ in signals.forever() {
+        let first = first.get_or_insert_with(Instant::now);
+        if first.elapsed() > ECHO {
+            signal_hook::low_level::exit(i32::from(INTERRUPTED));
+        }
+    }
 }
 
 /// Whether SIGHUP is known not to be ignored.

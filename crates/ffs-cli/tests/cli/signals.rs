@@ -103,6 +103,41 @@ fn a_command_that_waits_for_a_pipe_ends_with_a_signal() {
     assert_eq!(left, ["pipe", "tree", "x.img"]);
 }
 
+/// `timeout -s INT` sends its signal to the process, and then to the group of the process.
+#[test]
+fn a_signal_that_comes_twice_at_once_counts_once() {
+    let reported = || {
+        let child = started(&["lab", "crash", "--length", "2", "--check-every", "1"]);
+        wait_for_handler(&child);
+        for _ in 0..4 {
+            send(&child, Signal::INT);
+            sleep(Duration::from_millis(5));
+        }
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130));
+        String::from_utf8(output.stdout).unwrap().contains("states")
+    };
+    // A busy machine may deliver them too far apart, but not each time.
+    assert!((0..10).any(|_| reported()), "no report");
+}
+
+#[test]
+fn the_second_signal_ends_a_command_that_is_held_up() {
+    // A server that accepts and is silent.
+    let d = Dir::new();
+    let silent = std::os::unix::net::UnixListener::bind(d.path("socket")).unwrap();
+    let file = format!("nbd+unix:///?socket={}:/file", d.str("socket"));
+    let mut child = started(&["chmod", "644", &file]);
+    let _connection = silent.accept().unwrap();
+    wait_for_handler(&child);
+    send(&child, Signal::INT);
+    sleep(Duration::from_millis(300));
+    if child.try_wait().unwrap().is_none() {
+        send(&child, Signal::INT);
+    }
+    assert_eq!(code(child, "chmod"), Some(130));
+}
+
 #[test]
 fn a_pipe_is_read_to_its_end() {
     let d = Dir::new();

@@ -122,13 +122,18 @@ fn cached_writes_of_others() {
     m.end();
 }
 
-/// Takes all space of the volume but some KiB.
+/// Takes the space of the volume, until no whole block is left.
 fn fill(m: &Mnt<'_>) {
     let free = rustix::fs::statvfs(m.path("")).unwrap();
     let file = File::create(m.path("full")).unwrap();
     // Some blocks are needed for addresses.
-    let len = free.f_bfree * free.f_frsize - (200 << 10);
-    sys::fallocate(&file, 0, 0, len as i64).unwrap();
+    let mut len = (free.f_bfree * free.f_frsize - (200 << 10)) as i64;
+    sys::fallocate(&file, 0, 0, len).unwrap();
+    // The kernel passes several writes on at once, in any order: none of them may find space.
+    let block = free.f_bsize as i64;
+    while sys::fallocate(&file, 0, len, block).is_ok() {
+        len += block;
+    }
 }
 
 /// Of several descriptors of a file, the first that is closed gets the error. `munmap` has none.
