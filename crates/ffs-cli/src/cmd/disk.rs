@@ -17,6 +17,7 @@ use bsdffs::disk::{
 };
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ffs_admin::newfs::label_problem;
+use ffs_ondisk::geometry::DEV_BSIZE;
 use serde::Serialize;
 
 use super::build::{ContentArgs, build_failure, check_replaceable, open_trees, warn_of_left_out};
@@ -445,10 +446,18 @@ fn failure(name: &str, error: &DiskError) -> Failure {
         DiskError::BadLabel(_) | DiskError::SameLabel(_) => {
             Failure::usage(failure.text).hint("choose another LABEL")
         }
-        DiskError::NotWholeSectors { .. } => Failure::usage(failure.text),
+        DiskError::NotWholeSectors { size, sector } => {
+            let next = whole_sectors(*size, *sector);
+            Failure::usage(failure.text).hint(format!("such as {next}, in blocks of 512 bytes"))
+        }
         DiskError::ContentTooLong { .. } => failure.hint("give a larger SIZE, or omit it"),
         _ => failure,
     }
+}
+
+/// The next size of whole sectors as an argument has it: in blocks of 512 bytes.
+fn whole_sectors(size: u64, sector: u64) -> u64 {
+    size.max(1).next_multiple_of(sector) / DEV_BSIZE
 }
 
 /// Prints the partitions.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::fs;
 use std::io::Write;
 
 use ffs_core::{FileType, Ino};
@@ -91,7 +92,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut images: BTreeMap<OsString, Linked> = BTreeMap::new();
     for arg in &args.paths {
         let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::Root)?;
-        let linked = images.entry(spec.image).or_default();
+        // One image may have two names. A partition, URI or snapshot has only that of its argument.
+        let image = fs::canonicalize(&spec.image).map_or(spec.image, OsString::from);
+        let linked = images.entry(image).or_default();
         linked.here.clear();
         let result = usage(&session, &spec.path, &args, linked, &mut out);
         match session.finish_with(result) {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use bsdffs::{flags, sorted_entries};
-use ffs_core::{Attr, FileType, Ino, Vnode};
+use ffs_core::{Attr, FileType, Ino, Timespec, Vnode};
 
 use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome, show};
@@ -57,11 +57,17 @@ pub(crate) struct Args {
     /// Inode numbers
     #[arg(short)]
     inode: bool,
+    /// Allocated space, in blocks of 512 bytes
+    #[arg(short = 's')]
+    blocks: bool,
+    /// Allocated space in KiB, with -s
+    #[arg(short = 'k', overrides_with = "human")]
+    kib: bool,
     /// BSD file flags, with -l
     #[arg(short = 'o')]
     flags: bool,
-    /// Sizes in units, with -l
-    #[arg(short = 'h')]
+    /// Sizes in units, with -l and -s
+    #[arg(short = 'h', overrides_with = "kib")]
     human: bool,
     /// Times with seconds and nanoseconds, with -l
     #[arg(short = 'T')]
@@ -72,6 +78,15 @@ pub(crate) struct Args {
     /// Newest first
     #[arg(short = 't')]
     by_time: bool,
+    /// The time of the last access instead of the modification, for -l and -t
+    #[arg(short = 'u', overrides_with_all = ["changed", "born"])]
+    accessed: bool,
+    /// The time of the last change of the inode, for -l and -t
+    #[arg(short = 'c', overrides_with_all = ["accessed", "born"])]
+    changed: bool,
+    /// The time of creation, for -l and -t
+    #[arg(short = 'U', overrides_with_all = ["accessed", "changed"])]
+    born: bool,
     /// Largest first
     #[arg(short = 'S')]
     by_size: bool,
@@ -226,7 +241,7 @@ impl List<'_> {
         if self.args.by_size {
             lines.sort_by_key(|line| std::cmp::Reverse(line.attr.size));
         } else if self.args.by_time {
-            lines.sort_by_key(|line| std::cmp::Reverse(line.attr.mtime));
+            lines.sort_by_key(|line| std::cmp::Reverse(self.time(&line.attr)));
         }
         if self.args.reverse {
             lines.reverse();
@@ -276,6 +291,9 @@ impl List<'_> {
         if self.args.inode {
             row.push(number(a.ino.to_string()));
         }
+        if self.args.blocks {
+            row.push(number(self.space(a)));
+        }
         if !self.args.long {
             return row;
         }
@@ -291,8 +309,27 @@ impl List<'_> {
         } else {
             a.size.to_string()
         }));
-        row.push(word(output::time(a.mtime, self.args.full_time)));
+        row.push(word(output::time(self.time(a), self.args.full_time)));
         row
+    }
+
+    /// The time that is shown.
+    fn time(&self, attr: &Attr) -> Timespec {
+        match self.args {
+            Args { accessed: true, .. } => attr.atime,
+            Args { changed: true, .. } => attr.ctime,
+            Args { born: true, .. } => attr.birthtime,
+            _ => attr.mtime,
+        }
+    }
+
+    /// The allocated space that is shown.
+    fn space(&self, attr: &Attr) -> String {
+        match self.args {
+            Args { human: true, .. } => output::human(attr.blocks.saturating_mul(512)),
+            Args { kib: true, .. } => attr.blocks.div_ceil(2).to_string(),
+            _ => attr.blocks.to_string(),
+        }
     }
 }
 

@@ -194,7 +194,10 @@ fn mistakes_are_named_and_leave_no_image() {
         64,
         "two partitions",
     );
-    fails(&["disk", "create", "--swap", "0", &image], 64, "not one or more sectors");
+    let why = "not one or more sectors of 512 bytes; such as 1, in blocks of 512 bytes";
+    fails(&["disk", "create", "--swap", "0", &image], 64, why);
+    let large = ["disk", "create", "--sector", "4096", "--size", "81921", "--swap", "1m", &image];
+    fails(&large, 64, "such as 81928, in blocks of 512 bytes");
     fails(&["disk", "create", "--size", "9000p", &image], 1, "larger than a file can be");
     fails(&["disk", "create", "--free", "9000p", "--ufs", &ufs("r"), &image], 1, "no size");
     let both = ["disk", "create", "--ufs", "a=-", "--ufs", "b=-", &image];

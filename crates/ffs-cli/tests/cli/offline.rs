@@ -300,3 +300,39 @@ fn a_slash_at_the_end_is_for_a_directory() {
     assert_eq!(ok(&["ls", &at("/moved/")]), "other\n");
     fsck_clean(std::path::Path::new(&image));
 }
+
+#[test]
+fn ls_shows_and_sorts_by_each_time_and_shows_allocated_space() {
+    let d = Dir::new();
+    let image = d.image("x.img", "8m", &["-O", "2", "-b", "32k", "-f", "4k"]);
+    let at = |name: &str| format!("{image}:/{name}");
+    for (name, modified, accessed) in [("a", "3", "1"), ("b", "1", "3"), ("c", "2", "2")] {
+        ok(&["cp", &d.file(name, &[7; 5000]), &at(name)]);
+        ok(&["touch", "-m", "-d", &format!("200{modified}-01-01T00:00:00Z"), &at(name)]);
+        ok(&["touch", "-a", "-d", &format!("199{accessed}-01-01T00:00:00Z"), &at(name)]);
+    }
+    for name in ["c", "a", "b"] {
+        ok(&["chmod", "600", &at(name)]);
+    }
+    let names = |options: &str| {
+        let list = ok(&["ls", options, &image]);
+        list.lines().map(|line| line.rsplit(' ').next().unwrap()).collect::<String>()
+    };
+    for (options, wanted) in [
+        ("-t", "acb"),
+        ("-tu", "bca"),
+        ("-tc", "bac"),
+        ("-tU", "cba"),
+        ("-tUu", "bca"),
+        ("-tr", "bca"),
+    ] {
+        assert_eq!(names(options), wanted, "{options}");
+    }
+    assert!(ok(&["ls", "-l", &at("a")]).contains(" 2003-01-01 "));
+    assert!(ok(&["ls", "-lu", &at("a")]).contains(" 1991-01-01 "));
+    // 5000 bytes take two fragments.
+    for (options, wanted) in [("-s", "16 "), ("-sk", "8 "), ("-skh", "8.0 KiB "), ("-shk", "8 ")] {
+        let list = ok(&["ls", options, &at("a")]);
+        assert!(list.starts_with(wanted), "{options}: {list}");
+    }
+}

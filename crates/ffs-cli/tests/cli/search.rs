@@ -224,6 +224,10 @@ fn usage_is_counted_once_and_in_every_unit() {
     };
     assert_eq!(total(&[]), format!("{}\ttotal", file / 512));
     assert_eq!(total(&["-l"]), format!("{}\ttotal", 2 * file / 512));
+    // Also through another name of the image.
+    let other = at("/d/g").replace("/a.img:", "/./a.img:");
+    let shown = ok(&["du", "-c", &at("/d/f"), &other]);
+    assert!(shown.ends_with(&format!("\n{}\ttotal\n", file / 512)), "{shown}");
     assert_eq!(total(&["--apparent-size"]), format!("{}\ttotal", 100_000_u32.div_ceil(512)));
     fails(&["du", &at("/missing")], 1, "/missing");
     fails(&["du", "-s", "-d", "1", &at("/d")], 64, "cannot be used with");
