@@ -39,6 +39,11 @@ pub fn human_size(bytes: u64) -> String {
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
+/// A size as ls(1) and du(1) print it with `-h`, and as `sort -h` reads it: `17B`, `4.0K`.
+pub fn short_size(bytes: u64) -> String {
+    human_size(bytes).replace(' ', "").replace("iB", "")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +60,6 @@ mod tests {
         assert_eq!(human_size(1023), "1023 B");
         assert_eq!(human_size(1536), "1.5 KiB");
         assert_eq!(human_size(u64::MAX), "16384.0 PiB");
+        assert_eq!((short_size(0), short_size(4096)), ("0B".into(), "4.0K".into()));
     }
 }

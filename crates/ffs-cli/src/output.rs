@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-pub(crate) use bsdffs::text::human_size as human;
+pub(crate) use bsdffs::text::{human_size as human, short_size};
 use clap::error::{ContextKind, ErrorKind};
 use ffs_core::{Attr, DeviceNumber, FileType, Timespec, XattrNamespace};
 use jiff::tz::TimeZone;

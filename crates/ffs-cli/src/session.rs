@@ -207,12 +207,15 @@ impl Session {
         }
     }
 
-    /// Unmounts. An error in `result` has precedence over an error of the unmount.
+    /// Unmounts. An error in `result` has precedence over an error of the unmount, unless it is
+    /// that of a full volume: if the unmount fails then, the host is full, and what was done before
+    /// is not on the image either.
     pub(crate) fn finish_with<T>(self, result: Result<T, Failure>) -> Result<T, Failure> {
-        let finished = self.finish();
-        let value = result?;
-        finished?;
-        Ok(value)
+        match (result, self.finish()) {
+            (Err(failure), Err(unwritten)) if failure.full => Err(unwritten),
+            (Err(failure), _) | (Ok(_), Err(failure)) => Err(failure),
+            (Ok(value), Ok(())) => Ok(value),
+        }
     }
 }
 

@@ -49,6 +49,9 @@ pub enum Error {
     /// `ENOSPC`: no inode.
     #[error("no inodes left on the file system")]
     NoInodes,
+    /// `ENOSPC`: the attributes of a file would be larger than their area, of this many bytes.
+    #[error("the attributes of a file have at most {0} bytes on this volume")]
+    AttributesFull(usize),
     /// `ENOSPC`: the superblock lists 20 snapshots.
     #[error("the volume has 20 snapshots, and cannot have more")]
     TooManySnapshots,
@@ -140,7 +143,10 @@ impl Error {
             Error::IsDirectory => libc::EISDIR,
             Error::Invalid(_) => libc::EINVAL,
             Error::TooBig => libc::EFBIG,
-            Error::NoSpace | Error::NoInodes | Error::TooManySnapshots => libc::ENOSPC,
+            Error::NoSpace
+            | Error::NoInodes
+            | Error::AttributesFull(_)
+            | Error::TooManySnapshots => libc::ENOSPC,
             Error::Quota => libc::EDQUOT,
             Error::ReadOnly(_) => libc::EROFS,
             Error::TooManyLinks => libc::EMLINK,

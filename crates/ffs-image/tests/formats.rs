@@ -301,3 +301,47 @@ fn a_qcow2_image_whose_tables_count_as_free_is_not_written() {
         assert!(refusal(&damaged, true).contains("qemu-img check -r all"), "{options}");
     }
 }
+
+#[test]
+fn a_truncated_qcow2_image_is_refused_and_a_leaked_cluster_is_not() {
+    if !have(&["qemu-img"]) {
+        return;
+    }
+    let dir = Dir::new();
+    let (raw, image, damaged) = (dir.str("raw"), dir.str("image"), dir.str("damaged"));
+    let bytes = content(LEN, 9);
+    std::fs::write(&raw, &bytes).unwrap();
+    let cases: [&[&str]; 6] = [
+        &[],
+        &["-c"],
+        &["-o", "compat=0.10"],
+        &["-o", "cluster_size=512"],
+        &["-o", "refcount_bits=1"],
+        &["-o", "refcount_bits=64,cluster_size=2M"],
+    ];
+    for options in cases {
+        run("qemu-img", &[&["convert", "-O", "qcow2"], options, &[&raw, &image]].concat());
+        let whole = read_file(&image);
+        let cluster = 1 << u32::from_be_bytes(whole[20..24].try_into().unwrap());
+        let least = if options == ["-c"] { 200_000 } else { 2 * cluster };
+        for end in [whole.len() - least, whole.len() / 2, 4 * cluster] {
+            std::fs::write(&damaged, &whole[..end]).unwrap();
+            for write in [false, true] {
+                let error = refusal(&damaged, write);
+                // The tables are checked before they are written.
+                let by_tables = write && error.contains("check -r all");
+                assert!(
+                    by_tables || error.contains("it is truncated"),
+                    "{options:?} {end}: {error}"
+                );
+            }
+        }
+        // A program that was killed has counted a cluster that it did not write.
+        let table = u64::from_be_bytes(whole[48..56].try_into().unwrap()) as usize;
+        let block = u64::from_be_bytes(whole[table..table + 8].try_into().unwrap()) as usize;
+        let mut leaky = whole.clone();
+        leaky[block + cluster - 1] |= 0x80;
+        std::fs::write(&damaged, &leaky).unwrap();
+        compare(&*disk(&damaged, false).device, &bytes, 10);
+    }
+}

@@ -470,9 +470,11 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         }
         let blank = SBLOCKSEARCH.into_iter().filter_map(|at| self.bytes(at, SBLOCKSIZE));
         if !start.is_empty() && blank.flatten().all(|byte| byte == 0) {
-            return Error::NotUfs(
-                "no superblock, only zeros where it would be (newfs makes one)".into(),
-            )
+            let short = end.filter(|&end| end < SBLOCKSEARCH[0] + SBLOCKSIZE as u64);
+            return Error::NotUfs(match short {
+                Some(end) => format!("no superblock in its {end} bytes; it may be truncated"),
+                None => "no superblock, only zeros where it would be (newfs makes one)".into(),
+            })
             .into();
         }
         Error::NotUfs(why).into()

@@ -125,7 +125,10 @@ pub(super) fn with(entry: &Entry, node: &Node, latest: Option<Timespec>) -> Entr
     let mut entry = entry.clone();
     let meta = &mut entry.meta;
     (meta.uid, meta.gid) = (node.uid.unwrap_or(0), node.gid.unwrap_or(0));
-    meta.perm = node.perm.unwrap_or(meta.perm);
+    if let Some(perm) = node.perm {
+        meta.perm = perm;
+        meta.acls.access = meta.acls.access.take().map(|acl| acl.with_mode(perm));
+    }
     meta.flags = node.flags.unwrap_or(meta.flags);
     if let (EntryKind::Char(own) | EntryKind::Block(own), Some(device)) =
         (&mut entry.kind, node.device)

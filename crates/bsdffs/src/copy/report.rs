@@ -16,6 +16,8 @@ pub enum Loss {
     Device,
     /// An extended attribute.
     Xattr,
+    /// An extended attribute that is too large for the target.
+    LargeXattr,
     /// An extended attribute of the host's name space `security`.
     SecurityXattr,
     /// An extended attribute of the host's name space `system`.
@@ -85,6 +87,11 @@ fn description(loss: Loss) -> (&'static str, &'static str, &'static str) {
             "extended attribute",
             "not kept",
             "the target does not support them (as UFS1), or only for root",
+        ),
+        Loss::LargeXattr => (
+            "extended attribute",
+            "not kept",
+            "it is too large for the target (UFS2 has two blocks for those of a file)",
         ),
         Loss::SecurityXattr => (
             "security attribute",

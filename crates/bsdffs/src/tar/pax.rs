@@ -107,10 +107,10 @@ impl Pax {
 
     fn attribute(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
         if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
-            self.xattr(name, value.to_vec(), Duplicate::Replace);
+            // GNU tar and bsdtar encode some bytes.
+            self.xattr(&percent(name), value.to_vec(), Duplicate::Replace);
         } else if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
-            // bsdtar writes the same attribute as SCHILY.xattr, which needs no decoding and has
-            // priority.
+            // bsdtar writes the same attribute as SCHILY.xattr, which has priority.
             self.xattr(&percent(name), base64(value)?, Duplicate::Keep);
         } else if let Some(kind) = key.strip_prefix(b"SCHILY.acl.") {
             let given = !value.is_empty();
@@ -275,6 +275,7 @@ mod tests {
         text.extend(line("SCHILY.xattr.user.note", b"a\nb=c\0"));
         text.extend(line("LIBARCHIVE.xattr.user.note", b"eA"));
         text.extend(line("LIBARCHIVE.xattr.user.a%20b", b"eHl6"));
+        text.extend(line("SCHILY.xattr.user.a%25b%3D", b"one"));
         text.extend(line("SCHILY.fflags", b"uchg,nodump"));
         let mut pax = Pax::default();
         pax.read(&text).unwrap();
@@ -285,6 +286,7 @@ mod tests {
         let user = |name: &[u8]| pax.xattrs.get(&(XattrNamespace::User, name.to_vec())).cloned();
         assert_eq!(user(b"note"), Some(b"a\nb=c\0".to_vec()));
         assert_eq!(user(b"a b"), Some(b"xyz".to_vec()));
+        assert_eq!(user(b"a%b="), Some(b"one".to_vec()));
         assert_eq!(pax.flags, FileFlags::UF_IMMUTABLE | FileFlags::UF_NODUMP);
     }
 

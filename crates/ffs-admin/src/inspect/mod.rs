@@ -25,7 +25,8 @@ mod removed;
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use ffs_device::BlockDevice;
@@ -49,6 +50,8 @@ pub struct Inspector<'d> {
     vol: Volume<'d>,
     /// The group that was read last; nothing if it is damaged.
     last_group: RefCell<Option<(CgNo, GroupBytes)>>,
+    /// The inodes with a name, once they are known.
+    named: OnceCell<BTreeSet<Ino>>,
     /// What was wrong, and did not end the inspection.
     problems: RefCell<Vec<String>>,
 }
@@ -58,7 +61,7 @@ pub struct Inspector<'d> {
 pub struct RawInode {
     /// Its number.
     pub ino: Ino,
-    /// The fragment of its block.
+    /// The fragment with it.
     pub frag: FragNo,
     /// Its first byte on the volume.
     pub byte: u64,
@@ -85,7 +88,8 @@ impl<'d> Inspector<'d> {
     /// The device's, or the problem of the superblock.
     pub fn open(dev: &'d dyn BlockDevice) -> Result<Inspector<'d>, AdminError> {
         let vol = Volume::open(dev)?;
-        Ok(Inspector { vol, last_group: RefCell::default(), problems: RefCell::default() })
+        let (last_group, named, problems) = Default::default();
+        Ok(Inspector { vol, last_group, named, problems })
     }
 
     /// The geometry of the volume.
@@ -134,7 +138,7 @@ impl<'d> Inspector<'d> {
         let dinode = Dinode::decode(g, bytes);
         RawInode {
             ino,
-            frag: g.ino_to_fsba(ino),
+            frag: g.ino_to_fsba(ino).plus(g.ino_to_fsbo(ino) as u64 / u64::from(g.fsize)),
             byte: self.byte_of(ino),
             in_use: match group {
                 Some(group) => Cg::new(g, group).inode_used(g.ino_to_cgi(ino)),

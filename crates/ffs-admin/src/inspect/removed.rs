@@ -2,8 +2,10 @@
 //!
 //! BSD clears the inode of a removed file, its pointers with it, so mostly only the name is left.
 //! An inode keeps its content if it lost its last name while it was open and the system then
-//! stopped, or if a volume without an order of writes was not unmounted.
+//! stopped, if the system stopped after the name was removed from the directory and before the
+//! inode was written, or if a volume without an order of writes was not unmounted.
 
+use std::collections::BTreeSet;
 use std::io::{Seek, SeekFrom, Write};
 
 use ffs_ondisk::{Cg, FileType, FragNo, Ino};
@@ -16,9 +18,10 @@ use crate::AdminError;
 pub enum InodeState {
     /// The number is unknown, or not one of the volume's.
     Unknown,
-    /// A file has it. It may be the same one under another name, or a later one.
+    /// A file with a name has it. It may be the same one under another name, or a later one.
     InUse,
-    /// A file without a name has it: it was removed while it was open.
+    /// It is in use, and no directory has a name for it: the last one was removed while a program
+    /// had the file open, or just before the system stopped.
     Unlinked,
     /// It is free, and was not cleared: type, size and pointers are there.
     Left,
@@ -68,7 +71,7 @@ impl Inspector<'_> {
         mut each: impl FnMut(RemovedInode) -> Result<(), E>,
     ) -> Result<(), E> {
         self.each_inode(|inode| {
-            let state = state_of(&inode);
+            let state = self.state_of(&inode)?;
             if matches!(state, InodeState::Unlinked | InodeState::Left) {
                 each(RemovedInode { inode, state })?;
             }
@@ -84,19 +87,27 @@ impl Inspector<'_> {
         &self,
         mut each: impl FnMut(RemovedName) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.each_record(|dir, record| {
+            if record.state != RecordState::Stale {
+                return Ok(());
+            }
+            let state = self.state(Ino(record.ino))?;
+            each(RemovedName { dir, record, state })
+        })
+    }
+
+    /// Calls `each` with the records of all directories.
+    fn each_record<E: From<AdminError>>(
+        &self,
+        mut each: impl FnMut(Ino, RawRecord) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut left = self.vol.geo.size.saturating_mul(2);
         self.each_inode(|dir| {
             let is_dir = dir.in_use && dir.dinode.file_type() == Some(FileType::Directory);
             if !is_dir || dir.problem.is_some() {
                 return Ok(true);
             }
-            self.records_within(&dir, &mut left, |record| {
-                if record.state != RecordState::Stale {
-                    return Ok(());
-                }
-                let state = self.state(Ino(record.ino))?;
-                each(RemovedName { dir: dir.ino, record, state })
-            })?;
+            self.records_within(&dir, &mut left, |record| each(dir.ino, record))?;
             if left == 0 {
                 self.note("the directories have more blocks than the volume: some were not read");
             }
@@ -108,7 +119,37 @@ impl Inspector<'_> {
         if ino < Ino::ROOT || ino.0 >= self.vol.geo.inodes() {
             return Ok(InodeState::Unknown);
         }
-        Ok(state_of(&self.inode(ino)?))
+        self.state_of(&self.inode(ino)?)
+    }
+
+    /// The state of an inode. The first call for one in use reads all directories.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn state_of(&self, inode: &RawInode) -> Result<InodeState, AdminError> {
+        Ok(match (inode.in_use, inode.is_file()) {
+            (true, true) if inode.dinode.nlink == 0 => InodeState::Unlinked,
+            (true, true) if !self.named()?.contains(&inode.ino) => InodeState::Unlinked,
+            (true, _) => InodeState::InUse,
+            (false, true) => InodeState::Left,
+            (false, false) => InodeState::Cleared,
+        })
+    }
+
+    /// The inodes with a name. The root has none.
+    fn named(&self) -> Result<&BTreeSet<Ino>, AdminError> {
+        if let Some(named) = self.named.get() {
+            return Ok(named);
+        }
+        let mut named = BTreeSet::from([Ino::ROOT]);
+        self.each_record(|_, record| -> Result<(), AdminError> {
+            let is_name = record.name != b"." && record.name != b"..";
+            if record.state == RecordState::Live && is_name {
+                named.insert(Ino(record.ino));
+            }
+            Ok(())
+        })?;
+        Ok(self.named.get_or_init(|| named))
     }
 
     /// Writes the content of `inode`, in use or removed, to `out`, with holes where it has holes.
@@ -161,14 +202,5 @@ impl Inspector<'_> {
         let map = Cg::new(g, &group);
         let mut frags = (0..u64::from(block.frags)).map(|n| FragNo(block.at.0 + n));
         Ok(frags.any(|frag| !map.frag_free(g.dtogd(frag))))
-    }
-}
-
-fn state_of(inode: &RawInode) -> InodeState {
-    match (inode.in_use, inode.is_file(), inode.dinode.nlink) {
-        (true, true, 0) => InodeState::Unlinked,
-        (true, ..) => InodeState::InUse,
-        (false, true, _) => InodeState::Left,
-        (false, false, _) => InodeState::Cleared,
     }
 }

@@ -157,7 +157,11 @@ fn inodes_with_content_and_without_a_name_are_found_and_read() {
         let unlinked = Dinode { nlink: 0, ..d.clone() };
         rig.store(FILE, &unlinked);
         rig.store(Ino(21), &d);
-        rig.change_group(CgNo(0), |group| group.set_inode_used(FILE.0, true));
+        // The system stopped before its link count was written.
+        rig.store(Ino(22), &Dinode { mode: 0o100_600, nlink: 1, ..Dinode::default() });
+        for ino in [FILE.0, 22] {
+            rig.change_group(CgNo(0), |group| group.set_inode_used(ino, true));
+        }
         // A block of the second file has another owner since.
         let reused = rig.g.dtogd(rig.block(1));
         rig.change_group(CgNo(0), |group| group.set_frag_free(reused, false));
@@ -169,7 +173,10 @@ fn inodes_with_content_and_without_a_name_are_found_and_read() {
                 Ok(())
             })
             .unwrap();
-        assert_eq!(found, [(FILE, InodeState::Unlinked), (Ino(21), InodeState::Left)]);
+        let [unlinked, left] = [InodeState::Unlinked, InodeState::Left];
+        assert_eq!(found, [(FILE, unlinked), (Ino(21), left), (Ino(22), unlinked)]);
+        let root = inspector.inode(Ino::ROOT).unwrap();
+        assert_eq!(inspector.state_of(&root).unwrap(), InodeState::InUse);
         let bsize = rig.g.bsize as usize;
         let mut want = vec![0; bsize * 15 + 100];
         want[..bsize].fill(1);
@@ -181,7 +188,7 @@ fn inodes_with_content_and_without_a_name_are_found_and_read() {
             assert_eq!((done.blocks, done.reused, done.bad), (3, reused, 0), "{ino:?}");
             assert!(out.into_inner() == want, "{ino:?}");
         }
-        assert_eq!(inspector.inode(Ino(22)).unwrap().dinode.mode, 0);
+        assert_eq!(inspector.inode(Ino(23)).unwrap().dinode.mode, 0);
         assert!(inspector.inode(Ino(rig.g.inodes())).is_err());
     }
 }

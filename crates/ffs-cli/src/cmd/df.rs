@@ -26,13 +26,20 @@ pub(crate) const DOC: Doc = Doc {
 ///
 /// "avail" is the space for users other than root: it does not include the reserve (newfs -m).
 #[derive(clap::Args)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Args {
     /// IMAGE[@N]
     #[arg(required = true, value_name = "IMAGE")]
     images: Vec<OsString>,
+    /// Sizes in units (always so)
+    #[arg(short = 'h', hide = true)]
+    human: bool,
     /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
 }
 
 #[derive(Serialize)]

@@ -1,6 +1,7 @@
 //! `ffs disk`.
 
 mod boot;
+mod failure;
 mod grow;
 
 use std::ffi::OsString;
@@ -12,15 +13,14 @@ use std::time::Instant;
 use bsdffs::build::ImageBuilder;
 use bsdffs::copy::FileId;
 use bsdffs::disk::{
-    BuiltDisk, DiskBuilder, DiskError, FileContent, MAX_PMBR, NewContent, PartitionType,
-    SectorSize, VolumeLabel,
+    BuiltDisk, DiskBuilder, FileContent, NewContent, PartitionType, SectorSize, VolumeLabel,
 };
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ffs_admin::newfs::label_problem;
-use ffs_ondisk::geometry::DEV_BSIZE;
 use serde::Serialize;
 
-use super::build::{ContentArgs, build_failure, check_replaceable, open_trees, warn_of_left_out};
+use self::failure::failure;
+use super::build::{ContentArgs, check_replaceable, open_trees, warn_of_left_out};
 use super::newfs::How;
 use super::{Doc, EXIT};
 use crate::bsd;
@@ -423,41 +423,6 @@ fn warn_of_boot(args: &Create) {
     if both && args.sector == SectorSize::B4096 {
         output::warn("FreeBSD's pmbr reads sectors of 512 bytes, not of 4096");
     }
-}
-
-fn failure(name: &str, error: &DiskError) -> Failure {
-    let failure = Failure::new(name, error);
-    match error.inner() {
-        DiskError::Build(inner) => match error {
-            DiskError::Partition { label, .. } => {
-                build_failure(&format!("{name}: partition {label}"), inner)
-            }
-            _ => build_failure(name, inner),
-        },
-        DiskError::Cancelled => Failure::interrupted(),
-        DiskError::FatTooLarge { .. } => failure.hint("give a smaller --efi-size, or omit it"),
-        DiskError::TooSmall { .. } | DiskError::TooLong { .. } => {
-            failure.hint("give a larger --size, or omit it to make the disk fit")
-        }
-        DiskError::FatTooSmall { .. } => failure.hint("give a larger --efi-size, or omit it"),
-        DiskError::BootCodeTooLong { most, .. } if *most == MAX_PMBR as u64 => {
-            failure.hint("--pmbr is for the first sector; a longer program is one for --gptboot")
-        }
-        DiskError::BadLabel(_) | DiskError::SameLabel(_) => {
-            Failure::usage(failure.text).hint("choose another LABEL")
-        }
-        DiskError::NotWholeSectors { size, sector } => {
-            let next = whole_sectors(*size, *sector);
-            Failure::usage(failure.text).hint(format!("such as {next}, in blocks of 512 bytes"))
-        }
-        DiskError::ContentTooLong { .. } => failure.hint("give a larger SIZE, or omit it"),
-        _ => failure,
-    }
-}
-
-/// The next size of whole sectors as an argument has it: in blocks of 512 bytes.
-fn whole_sectors(size: u64, sector: u64) -> u64 {
-    size.max(1).next_multiple_of(sector) / DEV_BSIZE
 }
 
 /// Prints the partitions.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome};
 use crate::namei::Last;
-use crate::output::{self, JsonName, human};
+use crate::output::{self, JsonName, short_size};
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
 use crate::spec::image_path;
@@ -183,7 +183,7 @@ fn print(out: &mut impl Write, args: &Args, bytes: u64, path: &[u8]) -> Result<(
         _ => DEV_BSIZE,
     };
     if args.human {
-        write!(out, "{:>10}\t", human(bytes))?;
+        write!(out, "{:>7}\t", short_size(bytes))?;
     } else {
         write!(out, "{}\t", bytes.div_ceil(unit))?;
     }

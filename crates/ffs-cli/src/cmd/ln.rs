@@ -26,6 +26,7 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Make links in an image.
 #[derive(clap::Args)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Args {
     /// The file in the image; with -s the text of the link, which is not checked
     #[arg(value_name = "TARGET")]
@@ -39,9 +40,18 @@ pub(crate) struct Args {
     /// Replace an existing file of this name
     #[arg(short)]
     force: bool,
+    /// Treat a new name that leads to a directory by a symbolic link as the name of that link
+    #[arg(short = 'h', short_alias = 'n')]
+    no_follow: bool,
+    /// Make the link under this very name, and not in a directory of this name
+    #[arg(short = 'T')]
+    no_target_directory: bool,
     /// Print JSON, one object a line: each file before and after
     #[arg(long)]
     json: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -92,7 +102,9 @@ fn make(
         Some(target) => Some(session.find(target, Last::Keep)?),
         None => None,
     };
-    if let Ok(dir) = namei(ffs, cred, &link, Last::Follow)
+    let last = if args.no_follow { Last::Keep } else { Last::Follow };
+    if !args.no_target_directory
+        && let Ok(dir) = namei(ffs, cred, &link, last)
         && ffs.getattr(&dir).kind == FileType::Directory
         && let Some(name) = basename(target.unwrap_or(text))
     {

@@ -116,44 +116,75 @@ struct Line {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::stdout();
-    for (number, arg) in args.paths.iter().enumerate() {
+    let paths = args.paths.iter().map(|arg| image_path(arg)).collect::<Result<Vec<_>, _>>()?;
+    let several = paths.iter().any(|path| path.image != paths[0].image);
+    let mut before = Before::Nothing;
+    for path in &paths {
         let end = if args.directory { AtEnd::File } else { AtEnd::Root };
-        let (session, spec) = Session::read_at(&image_path(arg)?, end)?;
-        let mut list = List { args: &args, session: &session, out: &mut out };
-        let result = list.argument(&spec.path, number);
+        let (session, spec) = Session::read_at(path, end)?;
+        let mut list = List { args: &args, session: &session, several, before, out: &mut out };
+        let result = list.argument(&spec.path);
+        before = list.before;
         session.finish_with(result)?;
     }
     out.flush()?;
     Ok(u8::from(output::errors() > 0))
 }
 
+/// What was printed before.
+#[derive(Clone, Copy, PartialEq)]
+enum Before {
+    Nothing,
+    File,
+    Directory,
+}
+
 struct List<'a> {
     args: &'a Args,
     session: &'a Session,
+    /// Whether the arguments are in several images.
+    several: bool,
+    before: Before,
     out: &'a mut dyn Write,
 }
 
 impl List<'_> {
-    fn argument(&mut self, path: &[u8], number: usize) -> Result<(), Failure> {
+    fn argument(&mut self, path: &[u8]) -> Result<(), Failure> {
         // As in BSD, a link named on the command line is followed unless it would be described.
         let describe = self.args.long || self.args.directory || self.args.classify;
         let file = self.session.find(path, last(describe))?;
         let attr = self.session.ffs.getattr(&file);
         if attr.kind != FileType::Directory || self.args.directory {
-            let line = self.line(path.to_vec(), &file)?;
+            self.separate(Before::File)?;
+            let mut line = self.line(path.to_vec(), &file)?;
+            if !self.args.json {
+                line.name = self.label(path);
+            }
             return self.print(&[line], b"");
         }
         let headings = self.args.recursive || self.args.paths.len() > 1;
-        self.directories(file, path, headings, number > 0)
+        self.directories(file, path, headings)
     }
 
-    fn directories(
-        &mut self,
-        root: Vnode,
-        path: &[u8],
-        headings: bool,
-        mut blank: bool,
-    ) -> Result<(), Failure> {
+    /// The path of an argument as it is shown.
+    fn label(&self, path: &[u8]) -> Vec<u8> {
+        match self.several {
+            true => [self.session.image().as_bytes(), b":", path].concat(),
+            false => path.to_vec(),
+        }
+    }
+
+    /// Prints an empty line beside each directory that has a heading.
+    fn separate(&mut self, next: Before) -> Result<(), Failure> {
+        let files = (self.before, next) == (Before::File, Before::File);
+        if !self.args.json && !files && self.before != Before::Nothing {
+            writeln!(self.out)?;
+        }
+        self.before = next;
+        Ok(())
+    }
+
+    fn directories(&mut self, root: Vnode, path: &[u8], headings: bool) -> Result<(), Failure> {
         let mut walked: BTreeSet<Ino> = BTreeSet::new();
         let mut todo = vec![(path.to_vec(), root)];
         while let Some((path, dir)) = todo.pop() {
@@ -165,9 +196,8 @@ impl List<'_> {
                 continue;
             }
             if headings && !self.args.json {
-                let gap = if blank { "\n" } else { "" };
-                writeln!(self.out, "{gap}{}:", show(&path))?;
-                blank = true;
+                self.separate(Before::Directory)?;
+                writeln!(self.out, "{}:", show(self.label(&path)))?;
             }
             let mut below = Vec::new();
             let lines = self.directory(&dir, &path, &mut below);
@@ -305,7 +335,7 @@ impl List<'_> {
         row.push(number(if a.kind.is_device() {
             output::device(a)
         } else if self.args.human {
-            output::human(a.size)
+            output::short_size(a.size)
         } else {
             a.size.to_string()
         }));
@@ -326,7 +356,7 @@ impl List<'_> {
     /// The allocated space that is shown.
     fn space(&self, attr: &Attr) -> String {
         match self.args {
-            Args { human: true, .. } => output::human(attr.blocks.saturating_mul(512)),
+            Args { human: true, .. } => output::short_size(attr.blocks.saturating_mul(512)),
             Args { kib: true, .. } => attr.blocks.div_ceil(2).to_string(),
             _ => attr.blocks.to_string(),
         }

@@ -29,8 +29,11 @@ pub(crate) struct Args {
     #[arg(required = true, num_args = 2.., value_name = "IMAGE:/PATH")]
     paths: Vec<OsString>,
     /// Do not replace existing files
-    #[arg(short = 'n')]
+    #[arg(short = 'n', overrides_with = "force")]
     no_clobber: bool,
+    /// Replace existing files (always so)
+    #[arg(short = 'f', hide = true, overrides_with = "no_clobber")]
+    force: bool,
     /// Treat the target as the new name, even if it is a directory
     #[arg(short = 'T')]
     no_target_directory: bool,

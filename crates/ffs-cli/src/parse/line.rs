@@ -42,6 +42,9 @@ pub(crate) fn parse(line: &[u8]) -> Result<(Parsed, bool), &'static str> {
     if !takes_values && words.iter().any(Vec::is_empty) {
         return Err("an empty argument; the current directory is .");
     }
+    if let Some(why) = unquoted_sign(line, &words) {
+        return Err(why);
+    }
     let words: Vec<OsString> = words.into_iter().map(OsString::from_vec).collect();
     Ok((if words.is_empty() { Parsed::Empty } else { Parsed::Words(words) }, ignored))
 }
@@ -49,6 +52,46 @@ pub(crate) fn parse(line: &[u8]) -> Result<(Parsed, bool), &'static str> {
 /// The words of `line`; `None` if a quote is not closed, or an escape is not complete.
 pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     shlex::bytes::split(&without_escapes(line)?)
+}
+
+/// Why `line` means more in a host's shell than it does here. `words` are those of the line.
+///
+/// The expression of find and the value of an option may have patterns.
+fn unquoted_sign(line: &[u8], words: &[Vec<u8>]) -> Option<&'static str> {
+    let (mut quote, mut word, mut in_word) = (None, 0, false);
+    let text = without_escapes(line)?;
+    let mut bytes = text.iter();
+    while let Some(&byte) = bytes.next() {
+        let separates = quote.is_none() && matches!(byte, b' ' | b'\t' | b'\n');
+        word += usize::from(in_word && separates);
+        in_word = !separates;
+        match (byte, quote) {
+            (b'\\', None | Some(b'"')) => {
+                bytes.next();
+            }
+            (b'\'' | b'"', None) => quote = Some(byte),
+            (_, Some(open)) if byte == open => quote = None,
+            (b';' | b'&' | b'|' | b'<' | b'>', None) => {
+                return Some(
+                    "unquoted ;, &, |, < or >: put a name with it in quotes, and each command on \
+                     a line of its own; !COMMAND runs a command of the host",
+                );
+            }
+            (b'*' | b'?' | b'[', None) => {
+                let of_option = words.get(word.wrapping_sub(1)).map(|word| word.starts_with(b"--"));
+                let may_have = words.first().is_some_and(|name| name == b"find");
+                let own = words.get(word).is_some_and(|word| word.starts_with(b"--"));
+                if !may_have && !own && of_option != Some(true) {
+                    return Some(
+                        "unquoted *, ? or [: there are no patterns of names; put a name with it \
+                         in quotes, or use find -name",
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// `line` with `'...'` in place of each `$'...'`, and without comments.
@@ -291,11 +334,29 @@ mod tests {
             ("xattr x ''", ("xattr|x|", false)),
             ("rm a\\ ", ("rm|a ", false)),
             ("ls /etc\r", ("ls|/etc", false)),
+            ("rm 'a*' \"b;c\" d\\?e $'f|g'", ("rm|a*|b;c|d?e|f|g", false)),
+            ("find / -name *.c", ("find|/|-name|*.c", false)),
+            (
+                "cp -a --exclude *.o --exclude=[ab] x y",
+                ("cp|-a|--exclude|*.o|--exclude=[ab]|x|y", false),
+            ),
         ] {
             assert_eq!(words(line), (expected.0.to_owned(), expected.1), "{line}");
         }
         for bad in [&b"ls 'x"[..], b"ls \"x", b"ls x\\", b"ls x\0y", b"rm ''"] {
             assert!(parse(bad).is_err(), "{}", bad.escape_ascii());
+        }
+        for (bad, why) in [
+            ("rm -rf /t; ls", ";"),
+            ("mkdir /q && ls /q", "&"),
+            ("cat x|wc", "|"),
+            ("cat 'x' >y", ">"),
+            ("rm -rf /t/*", "*"),
+            ("ls 'a b'?", "*"),
+            ("ls [ab]", "*"),
+        ] {
+            let error = parse(bad.as_bytes()).unwrap_err();
+            assert!(error.starts_with("unquoted") && error.contains(why), "{bad}: {error}");
         }
     }
 

@@ -139,3 +139,42 @@ fn a_restore_gives_no_rights_that_a_later_chmod_took() {
     assert_eq!(list(&target), list(&image));
     assert!(list(&target).contains("other::---"), "{}", list(&target));
 }
+
+#[test]
+fn an_attribute_that_is_too_large_for_the_target_does_not_stop_a_copy() {
+    let d = Dir::new();
+    let large = d.image("large.img", "40m", &["-b", "65536", "-f", "8192"]);
+    let small = d.image("small.img", "40m", &["-b", "4096", "-f", "512"]);
+    let at = |path: &str| format!("{large}:{path}");
+    ok(&["mkdir", &at("/s")]);
+    for name in ["a", "b", "c"] {
+        ok(&["cp", &d.file(name, name.as_bytes()), &at(&format!("/s/{name}"))]);
+    }
+    let value = d.file("value", &[b'v'; 9000]);
+    ok(&["xattr", "set", "-i", &value, "user.large", &at("/s/b")]);
+    ok(&["xattr", "set", "user.small", "kept", &at("/s/b")]);
+    let archive = d.str("s.tar");
+    ok(&["tar", "cf", &archive, &at("/s")]);
+    for args in [
+        vec!["cp", "-a", &at("/s"), &format!("{small}:/")],
+        vec!["tar", "xf", &archive, &format!("{small}:/s")],
+    ] {
+        let done = run(&args);
+        let text = text(&done);
+        assert!(done.status.success(), "{args:?}: {text}");
+        assert!(text.contains("1 extended attribute not kept"), "{args:?}: {text}");
+        assert!(text.contains("too large for the target"), "{args:?}: {text}");
+        for name in ["a", "b", "c"] {
+            assert_eq!(ok(&["cat", &format!("{small}:/s/{name}")]), name, "{args:?}");
+        }
+        assert_eq!(
+            ok(&["xattr", "ls", &format!("{small}:/s/b")]),
+            "       4  user.small\n",
+            "{args:?}"
+        );
+        ok(&["rm", "-r", &format!("{small}:/s")]);
+        ok(&["mkdir", &format!("{small}:/s")]);
+    }
+    let full = ["xattr", "set", "-i", &value, "user.large", &format!("{small}:/s")];
+    fails(&full, 1, "the attributes of a file have at most 8192 bytes on this volume");
+}

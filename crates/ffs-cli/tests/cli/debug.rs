@@ -148,6 +148,7 @@ fn a_removed_name_is_listed_and_a_file_without_a_name_is_recovered() {
     fails(&["undelete", "-d", &found, &image], 1, "exists");
     let why = "the inode is cleared";
     fails(&["undelete", "-d", &found, &image, &two.to_string()], 1, why);
+    fails(&["undelete", "-d", &found, &image, "2"], 1, "is not removed");
     assert!(fs::read(&image).unwrap() == before, "nothing on the image changes");
     let body = ok(&["debug", "body", "-m", "disk", &image]);
     assert!(body.contains(&format!("|disk/t/big (deleted)|{big}|r/rrw-r--r--|")), "{body}");

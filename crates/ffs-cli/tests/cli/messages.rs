@@ -142,6 +142,7 @@ fn other_file_systems_are_called_by_their_names() {
         (sign(65600, b"_BHRfS_M"), "this is a Btrfs file system"),
         (sign(32769, b"CD001"), "this is an ISO 9660 file system"),
         (vec![0; 1 << 20], "only zeros where it would be"),
+        (vec![0; 40_000], "no superblock in its 40000 bytes; it may be truncated"),
         (pattern(1 << 20, 3), "is it the right image?"),
     ];
     for (bytes, expected) in images {

@@ -331,8 +331,47 @@ fn ls_shows_and_sorts_by_each_time_and_shows_allocated_space() {
     assert!(ok(&["ls", "-l", &at("a")]).contains(" 2003-01-01 "));
     assert!(ok(&["ls", "-lu", &at("a")]).contains(" 1991-01-01 "));
     // 5000 bytes take two fragments.
-    for (options, wanted) in [("-s", "16 "), ("-sk", "8 "), ("-skh", "8.0 KiB "), ("-shk", "8 ")] {
+    for (options, wanted) in [("-s", "16 "), ("-sk", "8 "), ("-skh", "8.0K "), ("-shk", "8 ")] {
         let list = ok(&["ls", options, &at("a")]);
         assert!(list.starts_with(wanted), "{options}: {list}");
     }
+}
+
+#[test]
+fn ls_of_several_arguments_shows_which_is_which() {
+    let d = Dir::new();
+    let (one, two) = (d.image("one.img", "8m", &[]), d.image("two.img", "8m", &[]));
+    for image in [&one, &two] {
+        ok(&["mkdir", &format!("{image}:/dir")]);
+        for name in ["a", "dir/b"] {
+            ok(&["cp", &d.file("x", b""), &format!("{image}:/{name}")]);
+        }
+    }
+    let (dir, a) = (format!("{one}:/dir"), format!("{one}:/a"));
+    assert_eq!(ok(&["ls", &dir, &a, &a, &dir]), "/dir:\nb\n\n/a\n/a\n\n/dir:\nb\n");
+    let other = format!("{two}:/dir");
+    assert_eq!(ok(&["ls", &dir, &other, &a]), format!("{dir}:\nb\n\n{other}:\nb\n\n{a}\n"));
+}
+
+#[test]
+fn habits_of_other_systems_work() {
+    let d = Dir::new();
+    let image = d.image("x.img", "8m", &[]);
+    let at = |name: &str| format!("{image}:/{name}");
+    ok(&["mkdir", &at("dir")]);
+    ok(&["ln", "-s", "dir", &at("to")]);
+    // Without -h the link is made in the directory.
+    ok(&["ln", "-s", "/1", &at("to")]);
+    for (option, text) in [("-sfh", "/2"), ("-sfn", "/3")] {
+        ok(&["ln", option, text, &at("to")]);
+        assert!(ok(&["ls", "-ld", &at("to")]).ends_with(&format!("/to -> {text}\n")));
+        ok(&["ln", "-sfT", "dir", &at("to")]);
+    }
+    fails(&["ln", "-sfT", "text", &at("dir")], 1, "directory");
+    assert_eq!(ok(&["ls", &at("dir")]), "1\n");
+    ok(&["cp", &d.file("a", b"new"), &at("a")]);
+    ok(&["cp", &d.file("b", b"old"), &at("b")]);
+    ok(&["mv", "-n", "-f", &at("a"), &at("b")]);
+    assert_eq!(ok(&["cat", &at("b")]), "new");
+    assert_eq!(ok(&["df", "-h", &image]), ok(&["df", &image]));
 }

@@ -245,9 +245,26 @@ fn a_full_host_is_reported_with_what_is_left() {
     let atomic = crate::common::run(&["cp", "--atomic", &from, old.to_str().unwrap()]);
     let after_atomic = fs::read(&old).unwrap();
     let over = crate::common::run(&["cp", &from, old.to_str().unwrap()]);
+    // The image itself is on the full file system.
+    let inside = small.join("a.img");
+    fs::remove_file(&old).unwrap();
+    ok(&["newfs", "-s", "64m", "-b", "4096", "-f", "512", inside.to_str().unwrap()]);
+    let many = d.str("many");
+    fs::create_dir(&many).unwrap();
+    for number in 0..40 {
+        fs::write(format!("{many}/{number}"), &bytes[..100_000]).unwrap();
+    }
+    let copied = crate::common::run(&["cp", "-a", &many, &format!("{}:/", inside.display())]);
+    fs::remove_file(&inside).unwrap();
+    fs::write(&old, b"old").unwrap();
+    crate::common::run(&["cp", &from, old.to_str().unwrap()]);
     let (left, names) = (fs::read(&old).unwrap(), fs::read_dir(&small).unwrap().count());
     let unmounted = Command::new("umount").arg(&small).status().unwrap();
     assert!(unmounted.success());
+    let copied = text(&copied);
+    assert!(copied.contains("not everything could be written"), "{copied}");
+    assert!(copied.contains("free space on the file system of the image"), "{copied}");
+    assert!(!copied.contains("copied before stay"), "{copied}");
     assert_eq!((atomic.status.code(), after_atomic), (Some(1), b"old".to_vec()));
     assert_eq!(over.status.code(), Some(1));
     assert!(text(&over).contains("the file now has the first "), "{}", text(&over));

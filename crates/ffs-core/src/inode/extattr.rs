@@ -172,8 +172,8 @@ impl<'a> LockedInode<'a> {
     /// Sets an attribute and `ctime`, and updates the inode.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::NoAttr`] as `how` requires; [`Error::NoSpace`] also if the area
-    /// would be larger than two blocks; else as [`InodeView::xattr_get`]. On an error nothing
+    /// [`Error::Exists`], [`Error::NoAttr`] as `how` requires; [`Error::AttributesFull`] if the
+    /// area would be larger than two blocks; else as [`InodeView::xattr_get`]. On an error nothing
     /// changes.
     pub(crate) fn xattr_set(
         &mut self,
@@ -196,7 +196,7 @@ impl<'a> LockedInode<'a> {
         let area = area.map_err(|e| match e {
             SetError::Damaged(b) => damaged(self.ip, &b),
             SetError::Name => Error::Invalid("attribute name"),
-            SetError::NoSpace { .. } => Error::NoSpace,
+            SetError::NoSpace { limit, .. } => Error::AttributesFull(limit),
         })?;
         self.set_ext_area(&area, reserve)
     }

@@ -67,7 +67,7 @@ impl Ffs {
     /// Sets an attribute.
     ///
     /// # Errors
-    /// [`Error::Exists`] or [`Error::NoAttr`] according to `how`; [`Error::NoSpace`] also if the
+    /// [`Error::Exists`] or [`Error::NoAttr`] according to `how`; [`Error::AttributesFull`] if the
     /// attributes would not fit in two blocks; otherwise as [`Ffs::getxattr`].
     pub fn setxattr(
         &self,

@@ -8,9 +8,11 @@
 //! 1. Backing files are locked shared and opened for reading.
 //! 2. `flush` writes imago's tables and then makes the file durable.
 //! 3. Only an image whose tables are marked as used is written ([`refcounts`]).
+//! 4. An image whose file ends before its content is refused ([`truncated`]).
 
 mod create;
 mod refcounts;
+mod truncated;
 
 use std::fs::File;
 use std::io;
@@ -219,6 +221,7 @@ fn header(file: &dyn BlockDevice, write: bool) -> Result<Header, Refused> {
     if write {
         refcounts::check(file, &head)?;
     }
+    truncated::check(file, &head)?;
     let (at, len) = (be64(&head, 8), be32(&head, 16));
     if at == 0 || len == 0 {
         return Ok(Header { backing: None, backing_format: None });

@@ -12,9 +12,9 @@ use crate::bytes::{be32, be64};
 use crate::image::Refused;
 
 /// The bits of an entry that are an offset.
-const OFFSET: u64 = 0x00ff_ffff_ffff_fe00;
+pub(super) const OFFSET: u64 = 0x00ff_ffff_ffff_fe00;
 /// Bytes of a table that are read at a time.
-const PIECE: u64 = 64 << 10;
+pub(super) const PIECE: u64 = 64 << 10;
 
 struct Image<'a> {
     file: &'a dyn BlockDevice,

@@ -64,7 +64,30 @@ fn comment(line: &[u8]) -> Option<usize> {
     })
 }
 
-/// Decodes a name as strsvis(3) encodes it.
+/// The byte that vis(3) writes as `^` and this character.
+fn control(letter: u8) -> Option<u8> {
+    matches!(letter, b'?'..=b'_').then_some(letter ^ 0x40)
+}
+
+/// The byte that follows a backslash as in C, or for itself.
+fn c_escape(code: u8) -> Option<u8> {
+    Some(match code {
+        b'0' => 0,
+        b's' => b' ',
+        b't' => b'\t',
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b'a' => 7,
+        b'b' => 8,
+        b'v' => 11,
+        b'f' => 12,
+        b'E' => 0x1b,
+        b'\\' | b'#' | b'*' | b'?' | b'[' | b'"' => code,
+        _ => return None,
+    })
+}
+
+/// Decodes a name as strsvis(3) encodes it, in octal, as in C, or with `M` and `^`.
 pub(super) fn decode(name: &[u8]) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(name.len());
     let mut rest = name;
@@ -75,23 +98,16 @@ pub(super) fn decode(name: &[u8]) -> Result<Vec<u8>, String> {
             continue;
         }
         let octal = rest.iter().take(3).take_while(|byte| (b'0'..=b'7').contains(*byte)).count();
-        let code = rest.first().copied();
-        let (decoded, used) = match code {
+        let (decoded, used) = match rest {
             _ if octal == 3 => {
                 let value = rest[..3].iter().fold(0_u32, |v, byte| v * 8 + u32::from(byte - b'0'));
                 (u8::try_from(value).ok(), 3)
             }
-            Some(b'0') => (Some(0), 1),
-            Some(b's') => (Some(b' '), 1),
-            Some(b't') => (Some(b'\t'), 1),
-            Some(b'n') => (Some(b'\n'), 1),
-            Some(b'r') => (Some(b'\r'), 1),
-            Some(b'a') => (Some(7), 1),
-            Some(b'b') => (Some(8), 1),
-            Some(b'v') => (Some(11), 1),
-            Some(b'f') => (Some(12), 1),
-            Some(code @ (b'\\' | b'#' | b'*' | b'?' | b'[' | b'"')) => (Some(code), 1),
-            _ => (None, 0),
+            [b'M', b'-', meta, ..] if meta.is_ascii_graphic() => (Some(meta | 0x80), 3),
+            [b'M', b'^', meta, ..] => (control(*meta).map(|byte| byte | 0x80), 3),
+            [b'^', letter, ..] => (control(*letter), 2),
+            [code, ..] => (c_escape(*code), 1),
+            [] => (None, 0),
         };
         match decoded {
             Some(0) | None => {

@@ -1,8 +1,9 @@
 //! Extended headers to write: records `LENGTH KEY=VALUE`.
 //!
-//! **Invariant.** Attributes have the names that GNU tar and bsdtar read: `SCHILY.xattr` with the
-//! bytes of the value. A name that a record cannot contain, or that GNU tar would decode, is
-//! written as bsdtar writes it: `LIBARCHIVE.xattr`, percent-encoded, with the value in base 64.
+//! **Invariant.** Attributes have the names that GNU tar reads: `SCHILY.xattr` with `%` and `=` as
+//! `%25` and `%3D`, and with the bytes of the value. bsdtar does not decode these. For it such a
+//! name is there again as it writes it: `LIBARCHIVE.xattr`, percent-encoded, with the value in
+//! base 64.
 
 use ffs_core::{Timespec, linux_xattr};
 
@@ -56,11 +57,13 @@ impl Records {
         }
         for attr in &meta.xattrs {
             let name = linux_xattr::to_linux(attr.namespace, &attr.name);
-            if name.iter().any(|byte| b"=%\n".contains(byte)) {
-                let key = [&b"LIBARCHIVE.xattr."[..], &percent(&name)].concat();
+            let is_reserved = |byte| b"=%".contains(&byte);
+            let key = encoded(&name, is_reserved);
+            self.add(&[&b"SCHILY.xattr."[..], &key].concat(), &attr.value);
+            if key != name {
+                let key = encoded(&name, |byte| !byte.is_ascii_graphic() || is_reserved(byte));
+                let key = [&b"LIBARCHIVE.xattr."[..], &key].concat();
                 self.add(&key, &base64(&attr.value));
-            } else {
-                self.add(&[&b"SCHILY.xattr."[..], &name].concat(), &attr.value);
             }
         }
     }
@@ -80,14 +83,14 @@ fn decimal(at: Timespec) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Encodes what is not printable ASCII, `%` and `=` as `%XX`.
-fn percent(name: &[u8]) -> Vec<u8> {
+/// Encodes the bytes for which `must` is true as `%XX`.
+fn encoded(name: &[u8], must: impl Fn(u8) -> bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len() + 8);
     for &byte in name {
-        if byte.is_ascii_graphic() && byte != b'%' && byte != b'=' {
-            out.push(byte);
-        } else {
+        if must(byte) {
             out.extend_from_slice(format!("%{byte:02X}").as_bytes());
+        } else {
+            out.push(byte);
         }
     }
     out
@@ -169,8 +172,12 @@ mod tests {
         meta.sort_xattrs();
         let mut records = Records::default();
         records.attributes(&meta);
+        let bytes = records.into_bytes().unwrap();
+        for key in [&b" SCHILY.xattr.user.a%3Db%2520 \xff="[..], b" LIBARCHIVE.xattr.user.a%3D"] {
+            assert!(bytes.windows(key.len()).any(|part| part == key), "{}", key.escape_ascii());
+        }
         let mut pax = Pax::default();
-        pax.read(&records.into_bytes().unwrap()).unwrap();
+        pax.read(&bytes).unwrap();
         assert_eq!((pax.flags, pax.acls), (meta.flags, meta.acls));
         let read = pax.xattrs.into_iter();
         let read = read.map(|((namespace, name), value)| Xattr { namespace, name, value });

@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         match error {
             DiskError::Table(_) => failure.hint("`ffs info` shows the table; gdisk(8) repairs one"),
             DiskError::NotWholeSectors { size, sector } => {
-                let next = super::whole_sectors(size, sector);
+                let next = super::failure::whole_sectors(size, sector);
                 Failure::usage(failure.text).hint(format!("such as -s {next}"))
             }
             _ => failure,

@@ -35,7 +35,10 @@ fn attributes_are_a_map_that_fits_two_blocks() {
                     }
                     Err(Error::Exists) => assert!(model.contains_key(&name)),
                     Err(Error::NoAttr) => assert!(!model.contains_key(&name)),
-                    Err(Error::NoSpace) => refused += 1,
+                    Err(Error::AttributesFull(limit)) => {
+                        assert_eq!(limit, 2 * b.g().bsize as usize);
+                        refused += 1;
+                    }
                     Err(e) => panic!("{e}"),
                 }
             }

@@ -43,6 +43,7 @@ impl ImageSink<'_> {
                 Err(Error::NotSupported(_)) => {
                     report.record_loss(loss_of_attribute(&linux_xattr::to_linux(namespace, name)));
                 }
+                Err(Error::AttributesFull(_)) => report.record_loss(Loss::LargeXattr),
                 Err(error @ (Error::NoSpace | Error::Io(_))) => return Err(self.error(error)),
                 Err(error) => {
                     let name = escape(name);
@@ -156,8 +157,8 @@ impl ImageSink<'_> {
         let acl = entries.and_then(|entries| Acl::new(entries.to_vec()).ok());
         match set(acl.as_ref()) {
             Ok(()) => Ok(acl.is_some()),
-            // Devices have no extended attributes.
-            Err(Error::NotSupported(_)) => Ok(false),
+            // Devices have no extended attributes, and those of other files a limit.
+            Err(Error::NotSupported(_) | Error::AttributesFull(_)) => Ok(false),
             Err(error) => Err(self.error(error)),
         }
     }
@@ -175,7 +176,7 @@ impl ImageSink<'_> {
         };
         match done {
             Ok(()) => Ok(bytes.is_some()),
-            Err(Error::NoAttr | Error::NotSupported(_)) => Ok(false),
+            Err(Error::NoAttr | Error::NotSupported(_) | Error::AttributesFull(_)) => Ok(false),
             Err(error) => Err(self.error(error)),
         }
     }

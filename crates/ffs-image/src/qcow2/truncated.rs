@@ -1,0 +1,136 @@
+//! Whether a qcow2 image ends before its content does.
+//!
+//! A driver reads zeros beyond the end of the file, so a copy that broke off would be read as a
+//! volume with zeros. The reference counts show cheaply how far the clusters in use reach. They
+//! reach further also after a crash of the program that wrote the image, which did no harm, so only
+//! a table of the image proves that content is missing. The last cluster may be shorter.
+//!
+//! **Invariant.** A sound image costs few reads, also a large one.
+//!
+//! **Reference.** QEMU, "Qcow2 Image File Format".
+
+use std::collections::BTreeSet;
+
+use ffs_device::BlockDevice;
+
+use crate::bytes::{be32, be64};
+use crate::image::Refused;
+
+use super::refcounts::{OFFSET, PIECE};
+
+/// The bit of an entry for a compressed cluster.
+const COMPRESSED: u64 = 1 << 62;
+/// Most blocks of counts that are searched for the last count.
+const MOST_BLOCKS: usize = 16;
+
+/// Checks the image whose header begins with `head`.
+pub(super) fn check(file: &dyn BlockDevice, head: &[u8]) -> Result<(), Refused> {
+    let order = if be32(head, 4) >= 3 { be32(head, 96) } else { 4 };
+    let bits = be32(head, 20);
+    if !(9..=21).contains(&bits) || order > 6 {
+        // The driver has a message for this.
+        return Ok(());
+    }
+    let image = Image { file, bits, order, end: file.len_bytes() };
+    if image.has_last_count(be64(head, 48), u64::from(be32(head, 56)) << bits)? {
+        return Ok(());
+    }
+    match image.missing(be64(head, 40), u64::from(be32(head, 36)) * 8)? {
+        None => Ok(()),
+        Some(at) => Err(Refused::Damaged(format!(
+            "it is truncated: it has content at byte {at}, and the file ends at byte {}; copy it \
+             again, or let `qemu-img convert -O raw` put zeros for what is missing",
+            image.end
+        ))),
+    }
+}
+
+struct Image<'a> {
+    file: &'a dyn BlockDevice,
+    /// A cluster has `1 << bits` bytes.
+    bits: u32,
+    /// A count has `1 << order` bits.
+    order: u32,
+    /// Bytes of the file.
+    end: u64,
+}
+
+impl Image<'_> {
+    fn is_within(&self, at: u64, len: u64) -> bool {
+        at.checked_add(len).is_some_and(|end| end <= self.end)
+    }
+
+    /// Whether the last cluster with a count begins in the file.
+    fn has_last_count(&self, table: u64, len: u64) -> Result<bool, Refused> {
+        if !self.is_within(table, len) {
+            return Ok(false);
+        }
+        let per_block = 1u64 << (self.bits + 3 - self.order);
+        let (mut left, mut blocks) = (len, 0);
+        while left > 0 {
+            let take = left.min(PIECE);
+            left -= take;
+            let piece = self.read(table + left, take)?;
+            for (n, entry) in piece.chunks_exact(8).enumerate().rev() {
+                let block = be64(entry, 0) & OFFSET;
+                if block == 0 {
+                    continue;
+                }
+                blocks += 1;
+                if blocks > MOST_BLOCKS || !self.is_within(block, 1 << self.bits) {
+                    return Ok(false);
+                }
+                let counts = self.read(block, 1 << self.bits)?;
+                // Counts of less than a byte: the last cluster of the byte.
+                if let Some(byte) = counts.iter().rposition(|&byte| byte != 0) {
+                    let in_block = ((byte as u64 + 1) * 8).div_ceil(1 << self.order) - 1;
+                    let first = (left / 8 + n as u64).checked_mul(per_block);
+                    let cluster = first.and_then(|first| first.checked_add(in_block));
+                    let at = cluster.and_then(|cluster| cluster.checked_mul(1 << self.bits));
+                    return Ok(at.is_some_and(|at| at < self.end));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// A byte at which the tables have content, and at which the file has ended.
+    fn missing(&self, l1: u64, len: u64) -> Result<Option<u64>, Refused> {
+        if !self.is_within(l1, len) {
+            return Ok(Some(l1));
+        }
+        let mut seen = BTreeSet::new();
+        for done in (0..len).step_by(PIECE as usize) {
+            let piece = self.read(l1 + done, PIECE.min(len - done))?;
+            for entry in piece.chunks_exact(8) {
+                let table = be64(entry, 0) & OFFSET;
+                if table == 0 || !seen.insert(table) {
+                    continue;
+                }
+                if !self.is_within(table, 1 << self.bits) {
+                    return Ok(Some(table));
+                }
+                let entries = self.read(table, 1 << self.bits)?;
+                let content = entries.chunks_exact(8).map(|entry| self.content(be64(entry, 0)));
+                if let Some(at) = content.max().filter(|&at| at >= self.end) {
+                    return Ok(Some(at));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The place of the content of an entry; 0 if it has none.
+    fn content(&self, entry: u64) -> u64 {
+        match entry & COMPRESSED {
+            0 => entry & OFFSET,
+            _ => entry & ((1 << (70 - self.bits)) - 1),
+        }
+    }
+
+    fn read(&self, at: u64, len: u64) -> Result<Vec<u8>, Refused> {
+        let mut bytes = vec![0; len as usize];
+        self.file.read_at(at, &mut bytes)?;
+        Ok(bytes)
+    }
+}
