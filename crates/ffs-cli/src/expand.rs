@@ -57,7 +57,8 @@ pub(crate) fn to_mount(image: &OsStr) -> Result<OsString, OpenError> {
 
 /// Expands `image`, and notes it. Returns the name of the raw image.
 fn expanded(image: &OsStr) -> Result<OsString, OpenError> {
-    signals::listen();
+    // A mount forks.
+    signals::listen_before_fork();
     let packed = fs::metadata(Path::new(image)).ok().map(|found| found.len());
     let mut progress = Progress::bytes("expand", packed);
     let raw = ffs_image::expand(image, &mut |_, read| {

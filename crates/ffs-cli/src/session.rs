@@ -189,14 +189,7 @@ impl Session {
     /// Unmounts. When this returns, everything is on the image.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         let image = self.image.clone();
-        self.close().map_err(|error| {
-            let first = match Errno::from_raw_os_error(error.errno()) {
-                Errno::NOSPC => "free space on the file system of the image, and ",
-                _ => "",
-            };
-            Failure::new(&image, format!("not everything could be written: {error}"))
-                .hint(format!("{first}check it with: ffs fsck {}", shell_word(&image)))
-        })
+        self.close().map_err(|error| unwritten(&image, &error))
     }
 
     /// Unmounts.
@@ -208,15 +201,30 @@ impl Session {
     }
 
     /// Unmounts. An error in `result` has precedence over an error of the unmount, unless it is
-    /// that of a full volume: if the unmount fails then, the host is full, and what was done before
-    /// is not on the image either.
+    /// that of a full volume: if the unmount fails then, what was done before is not on the image
+    /// either. In a shell, which keeps the image mounted, all is written instead.
     pub(crate) fn finish_with<T>(self, result: Result<T, Failure>) -> Result<T, Failure> {
-        match (result, self.finish()) {
+        let is_full = matches!(&result, Err(failure) if failure.full);
+        let written = match is_full && !self.mounted {
+            true => self.ffs.sync().map_err(|error| unwritten(&self.image, &error)),
+            false => Ok(()),
+        };
+        match (result, written.and_then(|()| self.finish())) {
             (Err(failure), Err(unwritten)) if failure.full => Err(unwritten),
             (Err(failure), _) | (Ok(_), Err(failure)) => Err(failure),
             (Ok(value), Ok(())) => Ok(value),
         }
     }
+}
+
+/// The failure of an image that was not written wholly.
+fn unwritten(image: &str, error: &ffs_core::Error) -> Failure {
+    let first = match Errno::from_raw_os_error(error.errno()) {
+        Errno::NOSPC => "free space on the file system of the image, and ",
+        _ => "",
+    };
+    Failure::new(image, format!("not everything could be written: {error}"))
+        .hint(format!("{first}check it with: ffs fsck {}", shell_word(image)))
 }
 
 /// Recovers a volume that was not unmounted by its soft-updates journal, if that can be used.

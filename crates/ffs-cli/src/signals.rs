@@ -13,13 +13,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
@@ -27,31 +28,68 @@ use crate::fail::{Failure, INTERRUPTED};
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
+/// The handlers that end the process at a second signal, without regard to its time.
+static WITHOUT_THREAD: Mutex<Vec<SigId>> = Mutex::new(Vec::new());
+
+/// Whether a thread ends the process at a second signal.
+static THREAD: OnceLock<()> = OnceLock::new();
+
 /// A signal within this time after the first is an echo of it. A person needs longer for two.
 const ECHO: Duration = Duration::from_millis(100);
 
 /// Installs the handlers of SIGINT, SIGTERM and SIGHUP. Commands that change something call it. A
-/// program that nohup(1) starts keeps ignoring SIGHUP. A second
-/// call does nothing: a second pair of handlers would treat the first signal as the second.
+/// program that nohup(1) starts keeps ignoring SIGHUP. A second call does nothing. The process has
+/// a thread more then: see [`listen_before_fork`].
 pub(crate) fn listen() {
-    STOP.get_or_init(registered);
+    if END.get().is_some() {
+        return;
+    }
+    STOP.get_or_init(|| register(Arc::default()));
+    THREAD.get_or_init(|| {
+        // A thread of its own also ends a command that computes. Without one SIGKILL does.
+        let signals = Signals::new(those_to_catch());
+        if let Ok(signals) = signals
+            && thread::Builder::new()
+                .name("signals".into())
+                .spawn(|| end_at_second(signals))
+                .is_ok()
+        {
+            let mut ids = WITHOUT_THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+            for id in ids.drain(..) {
+                signal_hook::low_level::unregister(id);
+            }
+        }
+    });
 }
 
-fn registered() -> Arc<AtomicBool> {
-    let stop = Arc::default();
-    let mut signals = vec![SIGINT, SIGTERM];
-    if hangs_up() {
-        signals.push(SIGHUP);
-    }
-    for signal in &signals {
+/// As [`listen`] for a command that will fork, for which a process must have one thread. Each
+/// second signal ends it.
+pub(crate) fn listen_before_fork() {
+    STOP.get_or_init(|| {
+        let stop = Arc::default();
+        let mut ids = WITHOUT_THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+        for signal in those_to_catch() {
+            // It ends the process if the flag is set, so before it is set.
+            let (code, stop) = (i32::from(INTERRUPTED), Arc::clone(&stop));
+            ids.extend(signal_hook::flag::register_conditional_shutdown(signal, code, stop));
+        }
+        register(stop)
+    });
+}
+
+/// Lets the signals set the flag.
+fn register(stop: Arc<AtomicBool>) -> Arc<AtomicBool> {
+    for signal in those_to_catch() {
         // Registering fails only for signals that cannot be caught.
-        let _ = signal_hook::flag::register(*signal, Arc::clone(&stop));
-    }
-    // A thread of its own ends a command that computes. Without one, only SIGKILL does.
-    if let Ok(signals) = Signals::new(&signals) {
-        let _ = thread::Builder::new().name("signals".into()).spawn(|| end_at_second(signals));
+        let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
     }
     stop
+}
+
+fn those_to_catch() -> Vec<i32> {
+    let mut signals = vec![SIGINT, SIGTERM];
+    signals.extend(hangs_up().then_some(SIGHUP));
+    signals
 }
 
 /// Ends the process at a signal that is no echo of the first.

@@ -78,8 +78,8 @@ struct LossCount {
 /// For a loss: its name, what happened to it, and why.
 fn description(loss: Loss) -> (&'static str, &'static str, &'static str) {
     let no_acl = "the target does not support access lists (ffs tunefs -a enable or \
-                  ffs build --acls), or not this one: it is too long, or has an entry without \
-                  a number";
+                  ffs build --acls), or not this one: it is too long, has no space beside \
+                  other attributes, or has an entry without a number";
     match loss {
         Loss::Owner => ("owner", "not kept", "only root may change owners; use sudo"),
         Loss::Device => ("device file", "left out", "only root may create them; use sudo"),

@@ -215,7 +215,8 @@ fn percent(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let [byte, tail @ ..] = rest {
-        let code = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let code = tail.get(..2).filter(|hex| hex.iter().all(u8::is_ascii_hexdigit));
+        let code = code.and_then(|hex| std::str::from_utf8(hex).ok());
         match code.filter(|_| *byte == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
             Some(decoded) => {
                 out.push(decoded);
@@ -276,6 +277,7 @@ mod tests {
         text.extend(line("LIBARCHIVE.xattr.user.note", b"eA"));
         text.extend(line("LIBARCHIVE.xattr.user.a%20b", b"eHl6"));
         text.extend(line("SCHILY.xattr.user.a%25b%3D", b"one"));
+        text.extend(line("SCHILY.xattr.user.a%+5%", b"two"));
         text.extend(line("SCHILY.fflags", b"uchg,nodump"));
         let mut pax = Pax::default();
         pax.read(&text).unwrap();
@@ -287,6 +289,7 @@ mod tests {
         assert_eq!(user(b"note"), Some(b"a\nb=c\0".to_vec()));
         assert_eq!(user(b"a b"), Some(b"xyz".to_vec()));
         assert_eq!(user(b"a%b="), Some(b"one".to_vec()));
+        assert_eq!(user(b"a%+5%"), Some(b"two".to_vec()));
         assert_eq!(pax.flags, FileFlags::UF_IMMUTABLE | FileFlags::UF_NODUMP);
     }
 

@@ -21,7 +21,8 @@ pub enum InodeState {
     /// A file with a name has it. It may be the same one under another name, or a later one.
     InUse,
     /// It is in use, and no directory has a name for it: the last one was removed while a program
-    /// had the file open, or just before the system stopped.
+    /// had the file open, or just before the system stopped; the first one was not yet written; or
+    /// the directory with it is damaged.
     Unlinked,
     /// It is free, and was not cleared: type, size and pointers are there.
     Left,

@@ -33,10 +33,11 @@ pub(crate) const DOC: Doc = Doc {
 /// List removed files, and recover what is left of them.
 ///
 /// BSD clears the inode of a removed file, and with it the place of its content: mostly only the
-/// name is left. A file can be recovered if no directory has a name for its inode, because the
-/// system stopped while a program had it open or soon after its removal ("unlinked"), or if its
-/// inode is free and was not cleared ("left"). An inode that is "in-use" has a file with a name, a
-/// later one or the same under another name. Blocks that other files
+/// name is left. A file can be recovered if no directory has a name for its inode ("unlinked"), or
+/// if its inode is free and was not cleared ("left"). A file is unlinked if the system stopped
+/// while a program had it open, or soon after its removal or creation, or if the directory with its
+/// name is damaged. An inode that is "in-use" has a file with a name, a later one or the same under
+/// another name. Blocks that other files
 /// use since are counted and reported. Nothing on the image is changed. Stop writing to the volume
 /// first: unmount it, or work on a copy.
 #[derive(clap::Args)]
@@ -286,8 +287,9 @@ fn recover_one(
 ) -> Result<bool, Failure> {
     let what = || format!("{}:#{}", volume.name(), inode.ino.0);
     let d = &inode.dinode;
-    let state = inspector.state_of(inode).map_err(|error| volume.failed(&error))?;
-    if state == InodeState::InUse && inode.is_file() {
+    // Damage elsewhere, which may hide a name, does not prevent a recovery.
+    let state = inspector.state_of(inode);
+    if matches!(state, Ok(InodeState::InUse)) && inode.is_file() {
         let (why, what) = ("is not removed: a directory has a name for it", what());
         let file = shell_word(&what);
         return Err(Failure::new(&what, why).hint(format!("`ffs cp {file} .` copies it")));

@@ -78,10 +78,11 @@ fn unquoted_sign(line: &[u8], words: &[Vec<u8>]) -> Option<&'static str> {
                 );
             }
             (b'*' | b'?' | b'[', None) => {
-                let of_option = words.get(word.wrapping_sub(1)).map(|word| word.starts_with(b"--"));
+                let takes_pattern = |word: &Vec<u8>| word.starts_with(b"--") || word == b"-x";
+                let of_option = words.get(word.wrapping_sub(1)).is_some_and(takes_pattern);
                 let may_have = words.first().is_some_and(|name| name == b"find");
                 let own = words.get(word).is_some_and(|word| word.starts_with(b"--"));
-                if !may_have && !own && of_option != Some(true) {
+                if !may_have && !own && !of_option {
                     return Some(
                         "unquoted *, ? or [: there are no patterns of names; put a name with it \
                          in quotes, or use find -name",
@@ -336,6 +337,7 @@ mod tests {
             ("ls /etc\r", ("ls|/etc", false)),
             ("rm 'a*' \"b;c\" d\\?e $'f|g'", ("rm|a*|b;c|d?e|f|g", false)),
             ("find / -name *.c", ("find|/|-name|*.c", false)),
+            ("diff -x *.o a b", ("diff|-x|*.o|a|b", false)),
             (
                 "cp -a --exclude *.o --exclude=[ab] x y",
                 ("cp|-a|--exclude|*.o|--exclude=[ab]|x|y", false),

@@ -137,10 +137,7 @@ fn a_compressed_image_is_expanded_and_mounted() {
     let dir = d.str("mnt");
     fs::create_dir(&dir).unwrap();
     assert!(!run(&["mount", &image, &dir]).status.success());
-    let mounted = run(&["mount", "--write", &image, &dir]);
-    if !mounted.status.success() {
-        return println!("skipped: cannot mount: {}", text(&mounted));
-    }
+    ok(&["mount", "--write", &image, &dir]);
     let made = fs::write(Path::new(&dir).join("new"), "x");
     ok(&["umount", &dir]);
     made.unwrap();

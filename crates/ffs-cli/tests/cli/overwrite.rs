@@ -256,15 +256,20 @@ fn a_full_host_is_reported_with_what_is_left() {
     }
     let copied = crate::common::run(&["cp", "-a", &many, &format!("{}:/", inside.display())]);
     fs::remove_file(&inside).unwrap();
+    ok(&["newfs", "-s", "64m", "-b", "4096", "-f", "512", inside.to_str().unwrap()]);
+    let put = format!("put -a {many}");
+    let put = crate::common::run(&["shell", "-w", inside.to_str().unwrap(), "-c", &put]);
+    fs::remove_file(&inside).unwrap();
     fs::write(&old, b"old").unwrap();
     crate::common::run(&["cp", &from, old.to_str().unwrap()]);
     let (left, names) = (fs::read(&old).unwrap(), fs::read_dir(&small).unwrap().count());
     let unmounted = Command::new("umount").arg(&small).status().unwrap();
     assert!(unmounted.success());
-    let copied = text(&copied);
-    assert!(copied.contains("not everything could be written"), "{copied}");
-    assert!(copied.contains("free space on the file system of the image"), "{copied}");
-    assert!(!copied.contains("copied before stay"), "{copied}");
+    for failed in [&copied, &put].map(text) {
+        assert!(failed.contains("not everything could be written"), "{failed}");
+        assert!(failed.contains("free space on the file system of the image"), "{failed}");
+        assert!(!failed.contains("copied before stay"), "{failed}");
+    }
     assert_eq!((atomic.status.code(), after_atomic), (Some(1), b"old".to_vec()));
     assert_eq!(over.status.code(), Some(1));
     assert!(text(&over).contains("the file now has the first "), "{}", text(&over));

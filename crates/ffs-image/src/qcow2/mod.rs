@@ -8,7 +8,7 @@
 //! 1. Backing files are locked shared and opened for reading.
 //! 2. `flush` writes imago's tables and then makes the file durable.
 //! 3. Only an image whose tables are marked as used is written ([`refcounts`]).
-//! 4. An image whose file ends before its content is refused ([`truncated`]).
+//! 4. An image with a cluster that begins beyond the end of its file is refused ([`truncated`]).
 
 mod create;
 mod refcounts;

@@ -3,9 +3,12 @@
 //! A driver reads zeros beyond the end of the file, so a copy that broke off would be read as a
 //! volume with zeros. The reference counts show cheaply how far the clusters in use reach. They
 //! reach further also after a crash of the program that wrote the image, which did no harm, so only
-//! a table of the image proves that content is missing. The last cluster may be shorter.
+//! a table of the image proves that content is missing. Only clusters that begin beyond the end are
+//! found: the last one of a sound image may be shorter.
 //!
-//! **Invariant.** A sound image costs few reads, also a large one.
+//! **Invariants.**
+//! 1. A sound image costs few reads, also a large one.
+//! 2. No image costs more than its length in reads. Tables that the driver refuses are not read.
 //!
 //! **Reference.** QEMU, "Qcow2 Image File Format".
 
@@ -18,8 +21,14 @@ use crate::image::Refused;
 
 use super::refcounts::{OFFSET, PIECE};
 
-/// The bit of an entry for a compressed cluster.
+/// The bit of an entry for a compressed cluster, and that for a cluster of zeros.
 const COMPRESSED: u64 = 1 << 62;
+const ZERO: u64 = 1;
+/// The bit of the header for counts that may be too low, because a program was killed.
+const DIRTY: u64 = 1;
+/// The largest tables that drivers accept, bytes.
+const MOST_L1: u64 = 32 << 20;
+const MOST_COUNTS: u64 = 8 << 20;
 /// Most blocks of counts that are searched for the last count.
 const MOST_BLOCKS: usize = 16;
 
@@ -27,22 +36,27 @@ const MOST_BLOCKS: usize = 16;
 pub(super) fn check(file: &dyn BlockDevice, head: &[u8]) -> Result<(), Refused> {
     let order = if be32(head, 4) >= 3 { be32(head, 96) } else { 4 };
     let bits = be32(head, 20);
-    if !(9..=21).contains(&bits) || order > 6 {
+    let (l1, l1_len) = (be64(head, 40), u64::from(be32(head, 36)) * 8);
+    if !(9..=21).contains(&bits) || order > 6 || l1_len > MOST_L1 {
         // The driver has a message for this.
         return Ok(());
     }
+    let (counts, counts_len) = (be64(head, 48), u64::from(be32(head, 56)) << bits);
     let image = Image { file, bits, order, end: file.len_bytes() };
-    if image.has_last_count(be64(head, 48), u64::from(be32(head, 56)) << bits)? {
+    let is_dirty = be32(head, 4) >= 3 && be64(head, 72) & DIRTY != 0;
+    if counts_len > MOST_COUNTS || !is_dirty && image.has_last_count(counts, counts_len)? {
         return Ok(());
     }
-    match image.missing(be64(head, 40), u64::from(be32(head, 36)) * 8)? {
-        None => Ok(()),
-        Some(at) => Err(Refused::Damaged(format!(
-            "it is truncated: it has content at byte {at}, and the file ends at byte {}; copy it \
-             again, or let `qemu-img convert -O raw` put zeros for what is missing",
-            image.end
-        ))),
-    }
+    let Some(at) = image.missing(l1, l1_len)? else { return Ok(()) };
+    let salvage = match at == l1 {
+        true => "",
+        false => ", or let `qemu-img convert --salvage -O raw` put zeros for what is missing",
+    };
+    let end = image.end;
+    Err(Refused::Damaged(format!(
+        "it is truncated: it has content at byte {at}, and the file ends at byte {end}; copy it \
+         again{salvage}"
+    )))
 }
 
 struct Image<'a> {
@@ -81,9 +95,10 @@ impl Image<'_> {
                     return Ok(false);
                 }
                 let counts = self.read(block, 1 << self.bits)?;
-                // Counts of less than a byte: the last cluster of the byte.
                 if let Some(byte) = counts.iter().rposition(|&byte| byte != 0) {
-                    let in_block = ((byte as u64 + 1) * 8).div_ceil(1 << self.order) - 1;
+                    // Counts of less than a byte begin at its lowest bits.
+                    let bit = byte as u64 * 8 + u64::from(counts[byte].ilog2());
+                    let in_block = bit >> self.order;
                     let first = (left / 8 + n as u64).checked_mul(per_block);
                     let cluster = first.and_then(|first| first.checked_add(in_block));
                     let at = cluster.and_then(|cluster| cluster.checked_mul(1 << self.bits));
@@ -104,7 +119,8 @@ impl Image<'_> {
             let piece = self.read(l1 + done, PIECE.min(len - done))?;
             for entry in piece.chunks_exact(8) {
                 let table = be64(entry, 0) & OFFSET;
-                if table == 0 || !seen.insert(table) {
+                let is_aligned = table.is_multiple_of(1 << self.bits);
+                if table == 0 || !is_aligned || !seen.insert(table) {
                     continue;
                 }
                 if !self.is_within(table, 1 << self.bits) {
@@ -122,8 +138,9 @@ impl Image<'_> {
 
     /// The place of the content of an entry; 0 if it has none.
     fn content(&self, entry: u64) -> u64 {
-        match entry & COMPRESSED {
-            0 => entry & OFFSET,
+        match (entry & COMPRESSED, entry & ZERO) {
+            (0, 0) => entry & OFFSET,
+            (0, _) => 0,
             _ => entry & ((1 << (70 - self.bits)) - 1),
         }
     }

@@ -62,6 +62,38 @@ fn mtree_has_a_hierarchy_and_defaults() {
 }
 
 #[test]
+fn names_are_decoded_as_vis_encodes_them() {
+    // As mtree -c of NetBSD writes them in the C locale.
+    let lines = [
+        ". type=dir",
+        r"\M-C\M-<b mode=1",
+        r"\M^A\M^? mode=2 # a comment",
+        r"\^A\^? mode=3",
+        r"x\M-#y \",
+        "  mode=4",
+        r"z\M^\ mode=5",
+        r"\\#c",
+        r"w\\ mode=6",
+    ];
+    let spec = parse(&lines.join("\n"));
+    let names: [(&[u8], u16); 6] = [
+        ("\u{fc}b".as_bytes(), 1),
+        (b"\x81\xff", 2),
+        (b"\x01\x7f", 3),
+        (b"x\xa3y", 4),
+        (b"z\x9c", 5),
+        (b"w\\", 6),
+    ];
+    for (name, mode) in names {
+        let node = spec.get(name).unwrap_or_else(|| panic!("{}", name.escape_ascii()));
+        assert_eq!(node.perm, Some(mode), "{}", name.escape_ascii());
+    }
+    for bad in ["\\M-", "\\M^", "\\^", "\\Mx", "\\^@", "\\^a"] {
+        assert!(error(&format!("a{bad}")).contains("is not understood"), "{bad}");
+    }
+}
+
+#[test]
 fn errors_name_the_line_and_the_word() {
     for (text, wanted) in [
         ("./a uname=alice", "line 1: uname=alice: the number of this name is not known"),

@@ -24,6 +24,11 @@ impl<'a> Lines<'a> {
         self.number += 1;
         Some(line.strip_suffix(b"\r").unwrap_or(line))
     }
+
+    /// The next line of the text, if the one before is continued.
+    fn physical_if(&mut self, is_continued: bool) -> Option<&'a [u8]> {
+        if is_continued { self.physical() } else { None }
+    }
 }
 
 impl<'a> Iterator for Lines<'a> {
@@ -37,31 +42,32 @@ impl<'a> Iterator for Lines<'a> {
             if length > self.longest {
                 return Some((number, Err("the line is too long")));
             }
-            let continued = line.strip_suffix(b"\\");
-            let part = continued.unwrap_or(line);
-            let end = comment(part);
-            let (part, continued) = end.map_or((part, continued), |end| (&part[..end], None));
+            let (part, is_continued) = without_comment(line);
             let parts = part.split(u8::is_ascii_whitespace);
             words.extend(parts.filter(|word| !word.is_empty()));
-            match continued {
+            match self.physical_if(is_continued) {
+                Some(next) => line = next,
                 None => return Some((number, Ok(words))),
-                Some(_) => match self.physical() {
-                    Some(next) => line = next,
-                    None => return Some((number, Ok(words))),
-                },
             }
         }
     }
 }
 
-/// Where a comment begins: at a `#` without a backslash in front of it.
-fn comment(line: &[u8]) -> Option<usize> {
-    let mut escaped = false;
-    line.iter().position(|&byte| {
-        let begins = byte == b'#' && !escaped;
-        escaped = byte == b'\\' && !escaped;
-        begins
-    })
+/// The part of a line in front of a comment, which begins at a `#` that is not part of an escape,
+/// and whether the next line continues it.
+fn without_comment(line: &[u8]) -> (&[u8], bool) {
+    let mut at = 0;
+    while let Some(rest) = line.get(at..).filter(|rest| !rest.is_empty()) {
+        at += match rest {
+            [b'#', ..] => return (&line[..at], false),
+            [b'\\'] => return (&line[..at], true),
+            [b'\\', b'M', b'-' | b'^', _, ..] => 4,
+            [b'\\', b'^', _, ..] => 3,
+            [b'\\', ..] => 2,
+            _ => 1,
+        };
+    }
+    (line, false)
 }
 
 /// The byte that vis(3) writes as `^` and this character.

@@ -176,11 +176,13 @@ enum Experiment {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    // The setting for huge pages would change the recorded program, too.
-    if !matches!(args.experiment, Experiment::Record(_)) {
+    if matches!(args.experiment, Experiment::Record(_)) {
+        // The setting for huge pages would change the recorded program, too.
+        signals::listen_before_fork();
+    } else {
         hugepages::enable();
+        signals::listen();
     }
-    signals::listen();
     match args.experiment {
         Experiment::Compare(args) => compare::run(args),
         Experiment::Chart(args) => chart::run(args),
