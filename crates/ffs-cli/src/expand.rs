@@ -36,6 +36,7 @@ pub(crate) fn open(image: &OsStr, how: &OpenOptions) -> Result<Opened, OpenError
     }
     match ffs_image::open(image, how) {
         Err(OpenError::Compressed { .. }) if WANTED.load(Ordering::Relaxed) => {
+            signals::listen();
             ffs_image::open(expanded(image)?, how)
         }
         other => other,
@@ -49,7 +50,10 @@ pub(crate) fn to_mount(image: &OsStr) -> Result<OsString, OpenError> {
     }
     let how = OpenOptions { write: true, whole_disk: true, ..OpenOptions::default() };
     match ffs_image::open(image, &how) {
-        Err(OpenError::Compressed { .. }) => expanded(image),
+        Err(OpenError::Compressed { .. }) => {
+            signals::listen_before_fork();
+            expanded(image)
+        }
         // Other errors are those of the mount.
         _ => Ok(image.to_owned()),
     }
@@ -57,8 +61,6 @@ pub(crate) fn to_mount(image: &OsStr) -> Result<OsString, OpenError> {
 
 /// Expands `image`, and notes it. Returns the name of the raw image.
 fn expanded(image: &OsStr) -> Result<OsString, OpenError> {
-    // A mount forks.
-    signals::listen_before_fork();
     let packed = fs::metadata(Path::new(image)).ok().map(|found| found.len());
     let mut progress = Progress::bytes("expand", packed);
     let raw = ffs_image::expand(image, &mut |_, read| {

@@ -54,12 +54,17 @@ pub(crate) fn listen() {
                 .spawn(|| end_at_second(signals))
                 .is_ok()
         {
-            let mut ids = WITHOUT_THREAD.lock().unwrap_or_else(PoisonError::into_inner);
-            for id in ids.drain(..) {
-                signal_hook::low_level::unregister(id);
-            }
+            end_no_more();
         }
     });
+}
+
+/// Removes the handlers of [`listen_before_fork`] that end the process, in favour of others.
+pub(crate) fn end_no_more() {
+    let mut ids = WITHOUT_THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+    for id in ids.drain(..) {
+        signal_hook::low_level::unregister(id);
+    }
 }
 
 /// As [`listen`] for a command that will fork, for which a process must have one thread. Each

@@ -209,7 +209,8 @@ impl<'a> Changes<'a> {
                 XattrSet::Any,
             );
             match set {
-                Ok(()) | Err(Error::NotSupported(_) | Error::NoSpace) => {}
+                Ok(())
+                | Err(Error::NotSupported(_) | Error::NoSpace | Error::AttributesFull(_)) => {}
                 Err(error) => panic!("{error}"),
             }
         }

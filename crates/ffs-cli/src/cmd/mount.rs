@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::Doc;
 use crate::fail::{Failure, Outcome, shell_word, show};
 use crate::session::snapshot;
-use crate::{bgfsck, expand, log, output, session, stdin};
+use crate::{bgfsck, expand, log, output, session, signals, stdin};
 
 /// mount(8): failure.
 const FAILED: u8 = MountError::EXIT_CODE as u8;
@@ -133,6 +133,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         true => image.clone(),
         false => expand::to_mount(image).map_err(|error| Failure::plain(error).code(FAILED))?,
     };
+    // The server has handlers of its own, and must not be ended while it unmounts.
+    signals::check()?;
+    signals::end_no_more();
     log::start_server(&options);
     if args.all {
         return all::mount_all(&options, image, dir.as_ref());

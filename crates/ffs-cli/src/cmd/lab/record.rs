@@ -18,7 +18,7 @@ use ffs_lab::trace::tree::{self, TreeSum};
 use ffs_lab::trace::{Have, ReadOptions, read, text};
 
 use crate::fail::{Failure, Outcome};
-use crate::{log, output, session};
+use crate::{log, output, session, signals};
 use calls::CallFile;
 
 /// Where the volume is if no image is named: in memory.
@@ -76,6 +76,8 @@ pub(super) fn run(args: &Args) -> Outcome {
         None => new_volume(&work.path().join("volume"), args.size << 20)?.into_os_string(),
     };
     let mounted = mount(args, image, &dir, &partial)?;
+    // Nothing forks any more.
+    signals::listen();
     let recorded = record(args, &mounted);
     let unmounted = unmount(&mounted);
     let result = recorded.and_then(|(before, after, status)| {
