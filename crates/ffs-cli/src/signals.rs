@@ -28,8 +28,8 @@ use crate::fail::{Failure, INTERRUPTED};
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// The handlers that end the process at a second signal, without regard to its time.
-static WITHOUT_THREAD: Mutex<Vec<SigId>> = Mutex::new(Vec::new());
+/// The handlers of [`listen_before_fork`] that end the process at a second signal.
+static SHUTDOWNS: Mutex<Vec<SigId>> = Mutex::new(Vec::new());
 
 /// Whether a thread ends the process at a second signal.
 static THREAD: OnceLock<()> = OnceLock::new();
@@ -37,16 +37,16 @@ static THREAD: OnceLock<()> = OnceLock::new();
 /// A signal within this time after the first is an echo of it. A person needs longer for two.
 const ECHO: Duration = Duration::from_millis(100);
 
-/// Installs the handlers of SIGINT, SIGTERM and SIGHUP. Commands that change something call it. A
-/// program that nohup(1) starts keeps ignoring SIGHUP. A second call does nothing. The process has
-/// a thread more then: see [`listen_before_fork`].
+/// Installs the handlers of SIGINT, SIGTERM and SIGHUP, and starts a thread that ends the process
+/// at a second signal. Commands that change something call it. A program that nohup(1) starts keeps
+/// ignoring SIGHUP. A second call does nothing.
 pub(crate) fn listen() {
     if END.get().is_some() {
         return;
     }
     STOP.get_or_init(|| register(Arc::default()));
     THREAD.get_or_init(|| {
-        // A thread of its own also ends a command that computes. Without one SIGKILL does.
+        // The thread also ends a command that computes. If it cannot start, only SIGKILL does.
         let signals = Signals::new(those_to_catch());
         if let Ok(signals) = signals
             && thread::Builder::new()
@@ -54,27 +54,28 @@ pub(crate) fn listen() {
                 .spawn(|| end_at_second(signals))
                 .is_ok()
         {
-            end_no_more();
+            unregister_shutdowns();
         }
     });
 }
 
-/// Removes the handlers of [`listen_before_fork`] that end the process, in favour of others.
-pub(crate) fn end_no_more() {
-    let mut ids = WITHOUT_THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+/// Removes the handlers of [`listen_before_fork`] that end the process at a second signal. The
+/// caller has another way to handle it.
+pub(crate) fn unregister_shutdowns() {
+    let mut ids = SHUTDOWNS.lock().unwrap_or_else(PoisonError::into_inner);
     for id in ids.drain(..) {
         signal_hook::low_level::unregister(id);
     }
 }
 
-/// As [`listen`] for a command that will fork, for which a process must have one thread. Each
-/// second signal ends it.
+/// As [`listen`], but without a thread, for a command that will fork. A second signal ends the
+/// process also if it is an echo.
 pub(crate) fn listen_before_fork() {
     STOP.get_or_init(|| {
         let stop = Arc::default();
-        let mut ids = WITHOUT_THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = SHUTDOWNS.lock().unwrap_or_else(PoisonError::into_inner);
         for signal in those_to_catch() {
-            // It ends the process if the flag is set, so before it is set.
+            // This handler runs before the one that sets the flag: the first signal passes it.
             let (code, stop) = (i32::from(INTERRUPTED), Arc::clone(&stop));
             ids.extend(signal_hook::flag::register_conditional_shutdown(signal, code, stop));
         }
@@ -82,7 +83,7 @@ pub(crate) fn listen_before_fork() {
     });
 }
 
-/// Lets the signals set the flag.
+/// Installs the handlers that set the flag.
 fn register(stop: Arc<AtomicBool>) -> Arc<AtomicBool> {
     for signal in those_to_catch() {
         // Registering fails only for signals that cannot be caught.

@@ -153,3 +153,29 @@ fn open(path: &Path) -> Result<(OwnedFd, u64), SinkError> {
     }
     Ok((OwnedFd::from(file), found.len()))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use super::*;
+    use crate::copy::{Acls, EntryMeta, PosixAcl};
+
+    #[test]
+    fn a_listed_mode_changes_the_mask_of_an_access_list() {
+        let acl = PosixAcl::from_text(b"user::rwx,user:7:rwx:7,group::rwx,mask::rwx,other::---");
+        let acls = Acls { access: Some(acl), ..Acls::default() };
+        let meta = EntryMeta { perm: 0o770, acls, ..EntryMeta::default() };
+        let entry = Entry { path: Vec::new(), kind: EntryKind::Directory, meta, identity: None };
+        let list = |perm| {
+            let meta = with(&entry, &Node { perm, ..Node::default() }, None).meta;
+            (meta.perm, meta.acls.access.unwrap().to_text().unwrap())
+        };
+        let (perm, listed) = list(Some(0o751));
+        assert_eq!(perm, 0o751);
+        assert_eq!(listed, "user::rwx,user:7:rwx,group::rwx,mask::r-x,other::--x");
+        let (perm, listed) = list(None);
+        assert_eq!(perm, 0o770);
+        assert_eq!(listed, "user::rwx,user:7:rwx,group::rwx,mask::rwx,other::---");
+    }
+}

@@ -6,6 +6,7 @@ use std::io::Write;
 
 use bsdffs::{flags, sorted_entries};
 use ffs_core::{Attr, FileType, Ino, Timespec, Vnode};
+use ffs_ondisk::geometry::DEV_BSIZE;
 
 use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome, show};
@@ -174,7 +175,7 @@ impl List<'_> {
         }
     }
 
-    /// Prints an empty line beside each directory that has a heading.
+    /// Prints an empty line before and after each directory that has a heading.
     fn separate(&mut self, next: Before) -> Result<(), Failure> {
         let files = (self.before, next) == (Before::File, Before::File);
         if !self.args.json && !files && self.before != Before::Nothing {
@@ -356,7 +357,7 @@ impl List<'_> {
     /// The allocated space that is shown.
     fn space(&self, attr: &Attr) -> String {
         match self.args {
-            Args { human: true, .. } => output::short_size(attr.blocks.saturating_mul(512)),
+            Args { human: true, .. } => output::short_size(attr.blocks.saturating_mul(DEV_BSIZE)),
             Args { kib: true, .. } => attr.blocks.div_ceil(2).to_string(),
             _ => attr.blocks.to_string(),
         }

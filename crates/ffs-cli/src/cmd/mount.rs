@@ -133,9 +133,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         true => image.clone(),
         false => expand::to_mount(image).map_err(|error| Failure::plain(error).code(FAILED))?,
     };
-    // The server has handlers of its own, and must not be ended while it unmounts.
+    // The server has its own handlers. A second signal must not end it while it unmounts.
     signals::check()?;
-    signals::end_no_more();
+    signals::unregister_shutdowns();
     log::start_server(&options);
     if args.all {
         return all::mount_all(&options, image, dir.as_ref());

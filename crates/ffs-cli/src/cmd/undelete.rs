@@ -37,9 +37,8 @@ pub(crate) const DOC: Doc = Doc {
 /// if its inode is free and was not cleared ("left"). A file is unlinked if the system stopped
 /// while a program had it open, or soon after its removal or creation, or if the directory with its
 /// name is damaged. An inode that is "in-use" has a file with a name, a later one or the same under
-/// another name. Blocks that other files
-/// use since are counted and reported. Nothing on the image is changed. Stop writing to the volume
-/// first: unmount it, or work on a copy.
+/// another name. Blocks that other files use since are counted and reported. Nothing on the image
+/// is changed. Stop writing to the volume first: unmount it, or work on a copy.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Recover files into this directory of the host, as inode-NUMBER

@@ -144,3 +144,45 @@ fn a_compressed_image_is_expanded_and_mounted() {
     assert_eq!(ok(&["cat", &format!("{}:/new", d.str("disk.img"))]), "x");
     fsck_clean(&d.path("disk.img"));
 }
+
+/// The server unmounts at the first signal, and the expansion has left no handler that ends it.
+#[test]
+fn a_second_signal_does_not_end_the_server_of_an_expanded_image() {
+    use rustix::process::{Pid, Signal, kill_process};
+    if !is_root() || !Path::new("/dev/fuse").exists() {
+        return println!("skipped: mounting needs root and /dev/fuse");
+    }
+    let d = Dir::new();
+    whole(&d);
+    let Some(image) = packed(&d, "xz", "xz") else { return };
+    let dir = d.str("mnt");
+    fs::create_dir(&dir).unwrap();
+    let mut server = Command::new(assert_cmd::cargo::cargo_bin!("ffs"))
+        .args(["mount", "-f", "--write", &image, &dir])
+        .spawn()
+        .unwrap();
+    let mounted = format!(" {} ", fs::canonicalize(&dir).unwrap().display());
+    let begun = std::time::Instant::now();
+    while !fs::read_to_string("/proc/self/mounts").unwrap().contains(&mounted) {
+        assert_eq!(server.try_wait().unwrap(), None, "it did not mount");
+        assert!(begun.elapsed().as_secs() < 60, "it does not mount");
+        std::thread::yield_now();
+    }
+    fs::write(Path::new(&dir).join("new"), "x").unwrap();
+    for signal in [Signal::TERM, Signal::INT] {
+        kill_process(Pid::from_child(&server), signal).unwrap();
+    }
+    let ended = loop {
+        match server.try_wait().unwrap() {
+            None if begun.elapsed().as_secs() < 60 => std::thread::yield_now(),
+            ended => break ended,
+        }
+    };
+    if ended.is_none_or(|status| status.code() == Some(130)) {
+        // A server that ended while it used its own mount waits until that is aborted.
+        let _ = Command::new("umount").args(["-f", "-l", &dir]).status();
+        panic!("the second signal ended the server: {ended:?}");
+    }
+    assert_eq!(ok(&["cat", &format!("{}:/new", d.str("disk.img"))]), "x");
+    fsck_clean(&d.path("disk.img"));
+}

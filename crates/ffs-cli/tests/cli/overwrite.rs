@@ -245,6 +245,7 @@ fn a_full_host_is_reported_with_what_is_left() {
     let atomic = crate::common::run(&["cp", "--atomic", &from, old.to_str().unwrap()]);
     let after_atomic = fs::read(&old).unwrap();
     let over = crate::common::run(&["cp", &from, old.to_str().unwrap()]);
+    let (left, names) = (fs::read(&old).unwrap(), fs::read_dir(&small).unwrap().count());
     // The image itself is on the full file system.
     let inside = small.join("a.img");
     fs::remove_file(&old).unwrap();
@@ -259,10 +260,6 @@ fn a_full_host_is_reported_with_what_is_left() {
     ok(&["newfs", "-s", "64m", "-b", "4096", "-f", "512", inside.to_str().unwrap()]);
     let put = format!("put -a {many}");
     let put = crate::common::run(&["shell", "-w", inside.to_str().unwrap(), "-c", &put]);
-    fs::remove_file(&inside).unwrap();
-    fs::write(&old, b"old").unwrap();
-    crate::common::run(&["cp", &from, old.to_str().unwrap()]);
-    let (left, names) = (fs::read(&old).unwrap(), fs::read_dir(&small).unwrap().count());
     let unmounted = Command::new("umount").arg(&small).status().unwrap();
     assert!(unmounted.success());
     for failed in [&copied, &put].map(text) {

@@ -12,6 +12,7 @@
 
 mod create;
 mod refcounts;
+mod tables;
 mod truncated;
 
 use std::fs::File;

@@ -8,41 +8,29 @@
 
 use ffs_device::BlockDevice;
 
-use crate::bytes::{be32, be64};
+use crate::bytes::be64;
 use crate::image::Refused;
 
-/// The bits of an entry that are an offset.
-pub(super) const OFFSET: u64 = 0x00ff_ffff_ffff_fe00;
-/// Bytes of a table that are read at a time.
-pub(super) const PIECE: u64 = 64 << 10;
+use super::tables::{OFFSET, PIECE, Tables};
 
 struct Image<'a> {
     file: &'a dyn BlockDevice,
-    cluster_bits: u32,
-    /// A count has `1 << order` bits.
-    order: u32,
-    table: u64,
-    table_len: u64,
+    tables: Tables,
 }
 
 /// Checks the image whose header begins with `head`.
 pub(super) fn check(file: &dyn BlockDevice, head: &[u8]) -> Result<(), Refused> {
-    let order = if be32(head, 4) >= 3 { be32(head, 96) } else { 4 };
-    let cluster_bits = be32(head, 20);
-    if !(9..=21).contains(&cluster_bits) || order > 6 {
+    let Some(tables) = Tables::of(head) else { return damaged() };
+    let Tables { counts, counts_len, l1, l1_len, .. } = tables;
+    if counts.checked_add(counts_len).is_none_or(|end| end > file.len_bytes()) {
         return damaged();
     }
-    let table_len = u64::from(be32(head, 56)) << cluster_bits;
-    let image = Image { file, cluster_bits, order, table: be64(head, 48), table_len };
-    if image.table.checked_add(table_len).is_none_or(|end| end > file.len_bytes()) {
-        return damaged();
-    }
+    let image = Image { file, tables };
     image.marked(0, 1)?;
-    image.marked(image.table, table_len)?;
-    image.each_entry(image.table, table_len)?;
-    let (l1, len) = (be64(head, 40), u64::from(be32(head, 36)) * 8);
-    image.marked(l1, len)?;
-    image.each_entry(l1, len)
+    image.marked(counts, counts_len)?;
+    image.each_entry(counts, counts_len)?;
+    image.marked(l1, l1_len)?;
+    image.each_entry(l1, l1_len)
 }
 
 fn damaged<T>() -> Result<T, Refused> {
@@ -54,7 +42,7 @@ fn damaged<T>() -> Result<T, Refused> {
 impl Image<'_> {
     /// Checks that the clusters of the range are in the file and have reference counts.
     fn marked(&self, at: u64, len: u64) -> Result<(), Refused> {
-        let size = 1u64 << self.cluster_bits;
+        let size = 1u64 << self.tables.bits;
         let end = at.checked_add(len);
         if !at.is_multiple_of(size) || end.is_none_or(|end| end > self.file.len_bytes()) {
             return damaged();
@@ -69,23 +57,23 @@ impl Image<'_> {
 
     /// Whether the reference count of a cluster is not 0.
     fn is_counted(&self, cluster: u64) -> Result<bool, Refused> {
-        let per_block = self.cluster_bits + 3 - self.order;
+        let per_block = self.tables.bits + 3 - self.tables.order;
         let entry = (cluster >> per_block) * 8;
-        if entry >= self.table_len {
+        if entry >= self.tables.counts_len {
             return Ok(false);
         }
         let mut bytes = [0; 8];
-        self.file.read_at(self.table + entry, &mut bytes)?;
+        self.file.read_at(self.tables.counts + entry, &mut bytes)?;
         let block = be64(&bytes, 0) & OFFSET;
-        let bit = (cluster & ((1 << per_block) - 1)) << self.order;
-        let len = (1usize << self.order).div_ceil(8);
+        let bit = (cluster & ((1 << per_block) - 1)) << self.tables.order;
+        let len = (1usize << self.tables.order).div_ceil(8);
         if block == 0 || block + bit / 8 + len as u64 > self.file.len_bytes() {
             return Ok(false);
         }
         self.file.read_at(block + bit / 8, &mut bytes[..len])?;
-        if self.order < 3 {
+        if self.tables.order < 3 {
             // Counts of less than a byte begin at its lowest bits.
-            let mask = (1u8 << (1 << self.order)) - 1;
+            let mask = (1u8 << (1 << self.tables.order)) - 1;
             return Ok(bytes[0] >> (bit % 8) & mask != 0);
         }
         Ok(bytes[..len].iter().any(|&byte| byte != 0))

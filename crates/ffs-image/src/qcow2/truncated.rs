@@ -1,14 +1,15 @@
 //! Whether a qcow2 image ends before its content does.
 //!
-//! A driver reads zeros beyond the end of the file, so a copy that broke off would be read as a
-//! volume with zeros. The reference counts show cheaply how far the clusters in use reach. They
-//! reach further also after a crash of the program that wrote the image, which did no harm, so only
-//! a table of the image proves that content is missing. Only clusters that begin beyond the end are
-//! found: the last one of a sound image may be shorter.
+//! A driver reads zeros beyond the end of the file, so it would read zeros in place of the part
+//! that a broken copy lacks. The reference counts show with few reads how far the clusters in use
+//! reach. A killed program may leave counts of clusters that it did not write, which does no harm.
+//! So only an entry of the image's tables proves that content is missing. A cluster is missing if
+//! it begins beyond the end: the last one of a sound image may be shorter.
 //!
 //! **Invariants.**
 //! 1. A sound image costs few reads, also a large one.
-//! 2. No image costs more than its length in reads. Tables that the driver refuses are not read.
+//! 2. The reads are bounded by the length of the file and [`MOST_BLOCKS`] blocks of counts. Tables
+//!    that are larger than drivers accept are not read.
 //!
 //! **Reference.** QEMU, "Qcow2 Image File Format".
 
@@ -16,16 +17,15 @@ use std::collections::BTreeSet;
 
 use ffs_device::BlockDevice;
 
-use crate::bytes::{be32, be64};
+use crate::bytes::be64;
 use crate::image::Refused;
 
-use super::refcounts::{OFFSET, PIECE};
+use super::tables::{OFFSET, PIECE, Tables};
 
-/// The bit of an entry for a compressed cluster, and that for a cluster of zeros.
+/// The bit of an entry for a compressed cluster.
 const COMPRESSED: u64 = 1 << 62;
+/// The bit of an entry for a cluster of zeros.
 const ZERO: u64 = 1;
-/// The bit of the header for counts that may be too low, because a program was killed.
-const DIRTY: u64 = 1;
 /// The largest tables that drivers accept, bytes.
 const MOST_L1: u64 = 32 << 20;
 const MOST_COUNTS: u64 = 8 << 20;
@@ -34,17 +34,14 @@ const MOST_BLOCKS: usize = 16;
 
 /// Checks the image whose header begins with `head`.
 pub(super) fn check(file: &dyn BlockDevice, head: &[u8]) -> Result<(), Refused> {
-    let order = if be32(head, 4) >= 3 { be32(head, 96) } else { 4 };
-    let bits = be32(head, 20);
-    let (l1, l1_len) = (be64(head, 40), u64::from(be32(head, 36)) * 8);
-    if !(9..=21).contains(&bits) || order > 6 || l1_len > MOST_L1 {
-        // The driver has a message for this.
+    // If the sizes are wrong, the driver has a message for them.
+    let Some(tables) = Tables::of(head) else { return Ok(()) };
+    let Tables { bits, order, counts, counts_len, l1, l1_len, is_dirty } = tables;
+    if l1_len > MOST_L1 || counts_len > MOST_COUNTS {
         return Ok(());
     }
-    let (counts, counts_len) = (be64(head, 48), u64::from(be32(head, 56)) << bits);
     let image = Image { file, bits, order, end: file.len_bytes() };
-    let is_dirty = be32(head, 4) >= 3 && be64(head, 72) & DIRTY != 0;
-    if counts_len > MOST_COUNTS || !is_dirty && image.has_last_count(counts, counts_len)? {
+    if !is_dirty && image.has_last_count(counts, counts_len)? {
         return Ok(());
     }
     let Some(at) = image.missing(l1, l1_len)? else { return Ok(()) };

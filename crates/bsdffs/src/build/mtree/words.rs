@@ -24,11 +24,6 @@ impl<'a> Lines<'a> {
         self.number += 1;
         Some(line.strip_suffix(b"\r").unwrap_or(line))
     }
-
-    /// The next line of the text, if the one before is continued.
-    fn physical_if(&mut self, is_continued: bool) -> Option<&'a [u8]> {
-        if is_continued { self.physical() } else { None }
-    }
 }
 
 impl<'a> Iterator for Lines<'a> {
@@ -45,7 +40,7 @@ impl<'a> Iterator for Lines<'a> {
             let (part, is_continued) = without_comment(line);
             let parts = part.split(u8::is_ascii_whitespace);
             words.extend(parts.filter(|word| !word.is_empty()));
-            match self.physical_if(is_continued) {
+            match is_continued.then(|| self.physical()).flatten() {
                 Some(next) => line = next,
                 None => return Some((number, Ok(words))),
             }

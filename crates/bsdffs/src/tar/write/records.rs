@@ -1,9 +1,9 @@
 //! Extended headers to write: records `LENGTH KEY=VALUE`.
 //!
 //! **Invariant.** Attributes have the names that GNU tar reads: `SCHILY.xattr` with `%` and `=` as
-//! `%25` and `%3D`, and with the bytes of the value. bsdtar does not decode these. For it such a
-//! name is there again as it writes it: `LIBARCHIVE.xattr`, percent-encoded, with the value in
-//! base 64. It extracts both, as from its own archives.
+//! `%25` and `%3D`, and with the bytes of the value. bsdtar does not decode these, so such an
+//! attribute has a second record as bsdtar writes it: `LIBARCHIVE.xattr`, percent-encoded, with the
+//! value in base 64. bsdtar extracts both, as from its own archives.
 
 use ffs_core::{Timespec, linux_xattr};
 

@@ -6,7 +6,7 @@ use ffs_ondisk::geometry::DEV_BSIZE;
 use crate::cmd::build::build_failure;
 use crate::fail::Failure;
 
-/// The message of an error that makes a disk, with what to do.
+/// The failure of `ffs disk create` for `error`, with what to do.
 pub(super) fn failure(name: &str, error: &DiskError) -> Failure {
     let failure = Failure::new(name, error);
     match error.inner() {

@@ -157,7 +157,7 @@ impl ImageSink<'_> {
         let acl = entries.and_then(|entries| Acl::new(entries.to_vec()).ok());
         match set(acl.as_ref()) {
             Ok(()) => Ok(acl.is_some()),
-            // Devices have no extended attributes, and those of other files a limit.
+            // Devices have no attributes; those of another file may leave no space for the list.
             Err(Error::NotSupported(_) | Error::AttributesFull(_)) => Ok(false),
             Err(error) => Err(self.error(error)),
         }
