@@ -16,7 +16,7 @@ use crate::bgfsck;
 use crate::cmd::{self, Doc};
 use crate::fail::{EX_USAGE, Outcome};
 use crate::lab_program;
-use crate::{expand, log, output, session};
+use crate::{expand, log, other_names, output, session};
 
 /// The Berkeley Fast File System in user space: make, check, mount and fill UFS images.
 ///
@@ -63,7 +63,7 @@ macro_rules! commands {
         }
 
         /// The examples and exit codes of a command.
-        fn doc(command: &str) -> Option<&'static Doc> {
+        pub(crate) fn doc(command: &str) -> Option<&'static Doc> {
             match command {
                 $($name => Some(&cmd::$module::DOC),)*
                 "completions" => Some(&cmd::completions::DOC),
@@ -212,7 +212,8 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
                 usage_code(known)
             }
         },
-        Err(error) => {
+        Err(mut error) => {
+            other_names::suggest(&mut error);
             let code = code_of(&error, command);
             output::usage(error, code)
         }

@@ -1,11 +1,11 @@
-//! `--json` of the commands that change files: one object a line for each file.
+//! What the commands that change files print of each: its name with `-v`, an object with `--json`.
 
 use std::io::{BufWriter, StdoutLock, Write};
 
 use ffs_core::Attr;
 use serde::Serialize;
 
-use crate::fail::Failure;
+use crate::fail::{Failure, show};
 use crate::output::{self, JsonAttr, JsonName};
 
 /// What a change has beside the attributes.
@@ -54,12 +54,22 @@ struct Line {
     detail: Option<Detail>,
 }
 
-/// The printer of the changes; without `--json` it prints nothing.
-pub(crate) struct Changes(Option<BufWriter<StdoutLock<'static>>>);
+/// The printer of the changes.
+pub(crate) struct Changes {
+    /// Standard output, if anything is printed.
+    out: Option<BufWriter<StdoutLock<'static>>>,
+    json: bool,
+}
 
 impl Changes {
+    /// Prints objects if `json` is set, and otherwise nothing.
     pub(crate) fn new(json: bool) -> Changes {
-        Changes(json.then(output::stdout))
+        Changes { out: json.then(output::stdout), json }
+    }
+
+    /// Prints objects if `json` is set, otherwise names if `verbose` is set, otherwise nothing.
+    pub(crate) fn with_names(json: bool, verbose: bool) -> Changes {
+        Changes { out: (json || verbose).then(output::stdout), json }
     }
 
     /// Prints what a command did to the file at `path`.
@@ -86,8 +96,15 @@ impl Changes {
         after: Option<&Attr>,
         detail: Option<Detail>,
     ) -> Result<(), Failure> {
-        let Some(out) = &mut self.0 else { return Ok(()) };
-        line(out, path, before, after, detail)
+        let Some(out) = &mut self.out else { return Ok(()) };
+        if self.json {
+            return line(out, path, before, after, detail);
+        }
+        out.write_all(show(path).as_bytes())?;
+        if let Some(Detail::To(to)) = detail {
+            write!(out, " -> {}", to.shown())?;
+        }
+        Ok(writeln!(out)?)
     }
 
     /// Writes what is buffered.
@@ -95,7 +112,7 @@ impl Changes {
     /// # Errors
     /// Standard output cannot be written.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
-        match &mut self.0 {
+        match &mut self.out {
             Some(out) => Ok(out.flush()?),
             None => Ok(()),
         }

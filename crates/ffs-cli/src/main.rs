@@ -13,7 +13,8 @@
 //! | `mode`, `owner`, `acl` | arguments of chmod(1), chown(8) and setfacl(1) |
 //! | `pattern` | patterns of `cp --exclude` and `diff -x` |
 //! | `quotas` | volumes with quotas, for the quota commands |
-//! | `changes` | `--json` of the commands that change files |
+//! | `changes` | what the commands that change files print of each |
+//! | `other_names` | commands of other programs |
 //! | `log` | which events are logged, and where |
 //! | `output`, `progress`, `fail`, `signals` | messages, progress bars, errors, SIGINT |
 //! | `bgfsck` | the check in the background |
@@ -49,6 +50,7 @@ mod log;
 mod memory;
 mod namei;
 mod new_image;
+mod other_names;
 mod output;
 mod owner;
 mod parse;

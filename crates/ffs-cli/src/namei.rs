@@ -3,13 +3,14 @@
 //! A path is absolute, or it begins with an inode number: `#1234`, `#1234/name`.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 pub(crate) use bsdffs::namei::{Last, PathError, basename, components, join};
 use bsdffs::namei::{namei_from, parent_from, target_from};
 use ffs_core::{Attr, Cred, Error, Ffs, Ino, NodeKind, Vnode};
 
-use crate::fail::{Failure, show};
+use crate::fail::{Failure, shell_word, show};
 use crate::session::Session;
 use crate::spec::ImagePath;
 use crate::umask::umask;
@@ -73,6 +74,14 @@ impl Session {
         parent(&self.ffs, &self.cred, path).map_err(|error| self.failed(path, error))
     }
 
+    /// The directory of a new file at `path`, and its name there, or a message that names it.
+    pub(crate) fn find_parent_of_new(&self, path: &[u8]) -> Result<(Vnode, Vec<u8>), Failure> {
+        parent(&self.ffs, &self.cred, path).map_err(|error| match error.is_not_found() {
+            true => self.no_parent(path),
+            false => self.failed(path, error),
+        })
+    }
+
     /// The file at `path`, or none if it does not exist.
     pub(crate) fn find_opt(&self, path: &[u8], last: Last) -> Result<Option<Vnode>, Failure> {
         match namei(&self.ffs, &self.cred, path, last) {
@@ -118,11 +127,14 @@ impl Session {
         start_of_name(&self.ffs, path)
             .and_then(|(at, rest)| target_from(&self.ffs, &self.cred, at, rest))
             .map_err(|error| {
-                let failure = self.failed(path, error);
                 let link = self.find_opt(path, Last::Keep).ok().flatten();
                 match link.and_then(|link| self.ffs.readlink(&link).ok()) {
-                    Some(to) => failure.hint(format!("it is a symbolic link to {}", show(&to))),
-                    None => failure,
+                    Some(to) => {
+                        let failure = self.failed(path, error);
+                        failure.hint(format!("it is a symbolic link to {}", show(&to)))
+                    }
+                    None if error.is_not_found() => self.no_parent(path),
+                    None => self.failed(path, error),
                 }
             })
     }
@@ -131,6 +143,19 @@ impl Session {
     pub(crate) fn no_directory(&self, path: &[u8]) -> Failure {
         let failure = Failure::new(format!("{}:{}", self.image(), show(path)), "no such directory");
         failure.hint("a slash at the end is for a directory: leave it out")
+    }
+
+    /// The failure for a new file at `path` whose directory does not exist.
+    fn no_parent(&self, path: &[u8]) -> Failure {
+        if let Some(failure) = self.missed_snapshot(path) {
+            return failure;
+        }
+        let place = |path| format!("{}:{}", self.image(), show(path));
+        let failure = Failure::new(place(path), "the parent directory does not exist");
+        let slash = |byte: &u8| *byte == b'/';
+        let names = path.split(slash).rev().skip_while(|name| name.is_empty()).skip(1);
+        let parent = names.collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join(&b'/');
+        failure.hint(format!("make it: ffs mkdir -p {}", shell_word(&place(&parent))))
     }
 
     /// A failure at `path` of this image.
@@ -165,6 +190,20 @@ pub(crate) fn last(itself: bool) -> Last {
     if itself { Last::Keep } else { Last::Follow }
 }
 
+/// As [`one_image`], for a command that cannot mean the root directory: each argument has a path.
+pub(crate) fn names_in_one_image(
+    args: &[impl AsRef<OsStr>],
+) -> Result<(std::ffi::OsString, Vec<Vec<u8>>), Failure> {
+    let split = one_image(args)?;
+    for arg in args.iter().map(AsRef::as_ref) {
+        if crate::spec::image_path(arg)?.image == arg {
+            let failure = Failure::usage(format!("{}: no path in an image", show(arg.as_bytes())));
+            return Err(failure.hint("write IMAGE:/PATH"));
+        }
+    }
+    Ok(split)
+}
+
 /// Splits arguments that must all be in one image.
 pub(crate) fn one_image(
     args: &[impl AsRef<OsStr>],
@@ -181,6 +220,14 @@ pub(crate) fn one_image(
                 return Err(Failure::usage(format!(
                     "{other} is a directory of this computer; `ffs cp -a` copies between it and an \
                      image"
+                )));
+            }
+            let bare = args.iter().map(AsRef::as_ref).find(|arg| [&*first, &*this].contains(arg));
+            if let Some(bare) = bare {
+                let bare = bare.display();
+                return Err(Failure::usage(format!(
+                    "{bare}: no path in an image; `ffs cp` copies between files of this computer \
+                     and an image"
                 )));
             }
             let (first, this) = (first.display(), this.display());

@@ -84,6 +84,7 @@ impl Source for TreeSource {
                     data: self.with_data,
                     follow: true,
                     follow_all: false,
+                    one_file_system: false,
                     stream: false,
                     skip,
                 };

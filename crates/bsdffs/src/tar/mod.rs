@@ -135,6 +135,7 @@ enum Next {
 }
 
 const NO_ARCHIVE: &str = "this is not a tar archive";
+const NO_BLOCK: &str = "this is not a tar archive, or it is truncated in its first block";
 const TRUNCATED: &str = "the archive is truncated";
 const CONCATENATED: &str = "another archive follows this one, and only the first was read: give \
                             each archive in a file of its own";
@@ -226,6 +227,7 @@ impl TarReader<'_> {
                 0 if self.complete && zeros == 0 => return Err(NO_END.into()),
                 0 => return Ok(None),
                 BLOCK => {}
+                _ if first && zeros == 0 => return Err(NO_BLOCK.into()),
                 _ => return Err(TRUNCATED.into()),
             }
             if block.iter().all(|&byte| byte == 0) {

@@ -204,6 +204,7 @@ impl Demo {
             data: true,
             follow: true,
             follow_all: false,
+            one_file_system: false,
             stream: false,
             skip: self.skip.clone(),
         };

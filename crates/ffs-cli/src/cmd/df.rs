@@ -32,8 +32,14 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "IMAGE")]
     images: Vec<OsString>,
     /// Sizes in units (always so)
-    #[arg(short = 'h', hide = true)]
+    #[arg(short = 'h', hide = true, overrides_with = "kib")]
     human: bool,
+    /// Numbers of inodes (always so)
+    #[arg(short = 'i', hide = true)]
+    inodes: bool,
+    /// Sizes in KiB
+    #[arg(short = 'k', overrides_with = "human")]
+    kib: bool,
     /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
@@ -79,13 +85,14 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::stdout();
     match args.json {
         true => lines.iter().try_for_each(|line| output::json_line(&mut out, line))?,
-        false => write!(out, "{}", table(&lines))?,
+        false => write!(out, "{}", table(&lines, args.kib))?,
     }
     out.flush()?;
     Ok(0)
 }
 
-fn table(lines: &[Line]) -> String {
+fn table(lines: &[Line], kib: bool) -> String {
+    let size = |bytes: u64| if kib { (bytes / 1024).to_string() } else { human(bytes) };
     let head =
         ["image", "format", "block/frag", "size", "used", "avail", "capacity", "inodes", "ifree"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -97,9 +104,9 @@ fn table(lines: &[Line]) -> String {
             line.image.clone(),
             line.format.to_owned(),
             format!("{}/{}", line.block_size, line.fragment_size),
-            human(line.bytes),
-            human(line.used),
-            format!("{sign}{}", human(line.available.unsigned_abs())),
+            size(line.bytes),
+            size(line.used),
+            format!("{sign}{}", size(line.available.unsigned_abs())),
             format!("{percent:.0}%"),
             line.inodes.to_string(),
             line.inodes_free.to_string(),

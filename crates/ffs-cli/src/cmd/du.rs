@@ -49,7 +49,7 @@ pub(crate) struct Args {
     #[arg(short, conflicts_with = "depth")]
     summary: bool,
     /// Lines for directories at most this deep
-    #[arg(short, value_name = "DEPTH")]
+    #[arg(short, long = "max-depth", value_name = "DEPTH")]
     depth: Option<usize>,
     /// A line with the sum of all arguments
     #[arg(short = 'c')]
@@ -60,6 +60,9 @@ pub(crate) struct Args {
     /// Count a file with several names at each of them
     #[arg(short = 'l')]
     links: bool,
+    /// Stay on one file system (always so)
+    #[arg(short = 'x', hide = true)]
+    one_file_system: bool,
     /// Sizes in units
     #[arg(short = 'h', group = "unit")]
     human: bool,

@@ -28,7 +28,7 @@ use crate::changes::Changes;
 use crate::fail::{Failure, INTERRUPTED, Outcome, show};
 use crate::namei::{Last, basename};
 use crate::output;
-use crate::session::{Session, held};
+use crate::session::{self, Session};
 use crate::signals;
 use crate::spec::{ImagePath, image_path};
 
@@ -77,7 +77,8 @@ struct Before {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let spec = image_path(&args.path)?;
-    held::check_may_change(&spec.image)?;
+    // An image that cannot be written is an error before the work in the editor.
+    session::open(&spec.image, true)?;
     let session = Session::read(&spec.image)?;
     let result = read(&session, &spec.path);
     let before = session.finish_with(result)?;

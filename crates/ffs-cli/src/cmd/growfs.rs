@@ -118,6 +118,8 @@ fn call(
     let report = growfs::growfs(device, &options, &clock, &rng, &mut each);
     report.map_err(|error| match error {
         AdminError::Interrupted => Failure::new(name, error).code(INTERRUPTED),
+        AdminError::Size(_) if options.size.is_none() => Failure::admin(name, &error)
+            .hint("make the partition larger first (ffs disk grow), or an image file with -s SIZE"),
         error => Failure::admin(name, &error),
     })
 }

@@ -46,6 +46,9 @@ pub(crate) struct Args {
     /// Make the link under this very name, and not in a directory of this name
     #[arg(short = 'T')]
     no_target_directory: bool,
+    /// Print the name of the link
+    #[arg(short)]
+    verbose: bool,
     /// Print JSON, one object a line: each file before and after
     #[arg(long)]
     json: bool,
@@ -71,8 +74,15 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 /// Refuses a link that is not in an image after a target that is.
 fn check_order(args: &Args) -> Result<(), Failure> {
-    let (Place::Image(target), Place::Host(link)) = (place(&args.target), place(&args.link)) else {
-        return Ok(());
+    let (target, link) = match (place(&args.target), place(&args.link)) {
+        (Place::Image(target), Place::Host(link)) => (target, link),
+        (Place::Image(target), Place::Image(link)) if args.symbolic && names_image(args) => {
+            let text = show(&target.path);
+            let failure = Failure::usage("the text of a link is a path, without the image");
+            let link = format!("{}:{}", show(link.image.as_bytes()), show(&link.path));
+            return Err(failure.hint(format!("write: ffs ln -s {text} {link}")));
+        }
+        _ => return Ok(()),
     };
     if is_not_new(&args.link) {
         return Ok(());
@@ -87,6 +97,14 @@ fn check_order(args: &Args) -> Result<(), Failure> {
     };
     let failure = Failure::usage(format!("{link}: not in an image; {why}"));
     Err(failure.hint(format!("write: ffs ln {form}")))
+}
+
+/// Whether the text of a symbolic link begins with the image in which the link is made.
+fn names_image(args: &Args) -> bool {
+    let image = |arg: &OsString| image_path(arg).ok().map(|spec| spec.image);
+    let text = args.target.as_bytes();
+    let named = image(&args.link).is_some_and(|image| text.starts_with(image.as_bytes()));
+    named && image(&args.target) == image(&args.link)
 }
 
 /// A link at `link`: to the file `target`, or symbolic with `text`.
@@ -118,9 +136,9 @@ fn make(
     if link.ends_with(b"/") {
         return Err(session.no_directory(&link));
     }
-    let (dir, name) = session.find_parent(&link)?;
+    let (dir, name) = session.find_parent_of_new(&link)?;
     let failed = |error| session.failed(&link, error);
-    let mut changes = Changes::new(args.json);
+    let mut changes = Changes::with_names(args.json, args.verbose);
     let before = session.attr_of(&link, Last::Keep).filter(|_| args.force);
     let make = |name: &[u8]| match &file {
         Some(file) => ffs.link(cred, file, &dir, name),

@@ -8,7 +8,7 @@ use super::{Doc, EXIT};
 use crate::bsd;
 use crate::changes::Changes;
 use crate::fail::{Failure, Outcome, show};
-use crate::namei::{Last, PathError, components, join, namei, one_image, parent};
+use crate::namei::{Last, PathError, components, join, namei, names_in_one_image, parent};
 use crate::output;
 use crate::session::Session;
 use crate::umask::umask;
@@ -39,15 +39,18 @@ pub(crate) struct Args {
     /// Permissions, octal
     #[arg(short, value_name = "MODE", value_parser = bsd::mode)]
     mode: Option<u16>,
+    /// Print the name of each directory that is made
+    #[arg(short)]
+    verbose: bool,
     /// Print JSON, one object a line: each file before and after
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let (image, paths) = one_image(&args.paths)?;
+    let (image, paths) = names_in_one_image(&args.paths)?;
     let session = Session::write(&image)?;
-    let mut changes = Changes::new(args.json);
+    let mut changes = Changes::with_names(args.json, args.verbose);
     let done = paths
         .iter()
         .try_for_each(|path| output::report(make(&session, path, &args, &mut changes)))

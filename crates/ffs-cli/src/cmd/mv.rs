@@ -7,7 +7,7 @@ use ffs_core::{Error, FileType, RenameMode};
 use super::{Doc, EXIT};
 use crate::changes::{Changes, Detail};
 use crate::fail::{Failure, Outcome};
-use crate::namei::{Last, basename, join, namei, one_image};
+use crate::namei::{Last, basename, join, namei, names_in_one_image};
 use crate::output;
 use crate::session::Session;
 
@@ -37,13 +37,16 @@ pub(crate) struct Args {
     /// Treat the target as the new name, even if it is a directory
     #[arg(short = 'T')]
     no_target_directory: bool,
+    /// Print the old and the new name of each file
+    #[arg(short = 'v')]
+    verbose: bool,
     /// Print JSON, one object a line: each file before and after
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let (image, mut paths) = one_image(&args.paths)?;
+    let (image, mut paths) = names_in_one_image(&args.paths)?;
     let target = paths.pop().unwrap_or_default();
     let session = Session::write(&image)?;
     let into = match namei(&session.ffs, &session.cred, &target, Last::Follow) {
@@ -55,7 +58,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if paths.len() > 1 && !into {
         return Err(session.failed(&target, Error::NotDirectory));
     }
-    let mut changes = Changes::new(args.json);
+    let mut changes = Changes::with_names(args.json, args.verbose);
     let done = paths
         .iter()
         .try_for_each(|path| {
@@ -80,7 +83,7 @@ fn rename(
         None => target.to_vec(),
     };
     let before = session.attr_of(path, Last::Keep);
-    let (dir, new) = session.find_parent(&to)?;
+    let (dir, new) = session.find_parent_of_new(&to)?;
     if to.ends_with(b"/") && before.is_some_and(|file| file.kind != FileType::Directory) {
         return Err(session.no_directory(&to));
     }

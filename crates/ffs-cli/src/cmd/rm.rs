@@ -8,7 +8,7 @@ use ffs_core::{Attr, Error, FileType, Vnode};
 use super::{Doc, EXIT};
 use crate::changes::Changes;
 use crate::fail::{Failure, Outcome};
-use crate::namei::{join, one_image, parent};
+use crate::namei::{join, names_in_one_image, parent};
 use crate::output;
 use crate::session::Session;
 use crate::signals;
@@ -56,7 +56,7 @@ struct Remove<'a> {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let (image, paths) = one_image(&args.paths)?;
+    let (image, paths) = names_in_one_image(&args.paths)?;
     let session = Session::write(&image)?;
     let mut remove = Remove { session: &session, args: &args, changes: Changes::new(args.json) };
     let done = paths.iter().try_for_each(|path| match remove.path(path) {

@@ -6,8 +6,8 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use ffs_admin::AdminError;
 use ffs_admin::inspect::{InodeState, Inspector, RawInode, RemovedInode, RemovedName};
+use ffs_admin::{AdminError, counted};
 use ffs_core::{FileType, Ino};
 use serde::Serialize;
 
@@ -125,13 +125,13 @@ fn list(
         .map_err(stopped)?;
     if !args.json {
         let image = volume.name();
-        let word = shell_word(image);
+        let (word, names) = (shell_word(image), counted(names, "removed name"));
         match content {
-            0 => writeln!(out, "{image}: no removed file can be recovered; {names} removed names")?,
+            0 => writeln!(out, "{image}: no removed file can be recovered; {names}")?,
             _ => writeln!(
                 out,
-                "{image}: {content} removed files can be recovered (ffs undelete -d DIR {word}); \
-                 {names} removed names"
+                "{image}: {} can be recovered (ffs undelete -d DIR {word}); {names}",
+                counted(content, "removed file")
             )?,
         }
     }

@@ -92,17 +92,6 @@ impl Held {
     }
 }
 
-/// Fails if `image` is the current one and was opened to be read.
-///
-/// # Errors
-/// That.
-pub(crate) fn check_may_change(image: &OsStr) -> Result<(), Failure> {
-    match with(|held| held.own(image, true).map(|own| own.map(|_| ()))).flatten() {
-        Some(Err(failure)) => Err(failure),
-        _ => Ok(()),
-    }
-}
-
 /// The mounted volume of the shell.
 pub(crate) fn volume() -> Option<Ffs> {
     with(|held| held.session.ffs.clone())

@@ -278,3 +278,34 @@ fn with_no_target_directory_a_directory_gets_what_is_in_the_source() {
     fails(&["cp", "-T", &file, &file, &at("/")], 64, "-T: the target is one name");
     fsck_clean(Path::new(&image));
 }
+
+#[test]
+fn a_directory_of_another_file_system_is_copied_empty_with_x() {
+    let d = Dir::new();
+    let Ok(other) = tempfile::tempdir_in("/dev/shm") else {
+        return println!("skipped: there is no /dev/shm");
+    };
+    fs::create_dir_all(d.path("tree/own")).unwrap();
+    if fs::metadata(other.path()).unwrap().dev() == fs::metadata(d.path("tree")).unwrap().dev() {
+        return println!("skipped: /dev/shm is on the same file system as the test");
+    }
+    fs::write(other.path().join("file"), b"x").unwrap();
+    fs::write(d.path("tree/own/file"), b"x").unwrap();
+    symlink(other.path(), d.path("tree/mounted")).unwrap();
+    let image = d.image("a.img", "8m", &[]);
+    for (options, copied) in [("-rLx", false), ("-rL", true)] {
+        ok(&["cp", options, "-T", &d.str("tree"), &format!("{image}:/{options}")]);
+        let found = ok(&["find", &format!("{image}:/{options}")]);
+        assert!(found.contains("own/file\n") && found.contains("mounted\n"), "{found}");
+        assert_eq!(found.contains("mounted/file\n"), copied, "{options}: {found}");
+        let mut cp = Command::new("cp");
+        cp.args([options, "-T", &d.str("tree")]).arg(d.path(options));
+        if cp.status().is_ok_and(|status| status.success()) {
+            let theirs = d.path(options).join("mounted");
+            assert_eq!((theirs.is_dir(), theirs.join("file").exists()), (true, copied));
+        }
+    }
+    // The top may be there itself.
+    ok(&["cp", "-rLx", "-T", other.path().to_str().unwrap(), &format!("{image}:/top")]);
+    assert_eq!(ok(&["cat", &format!("{image}:/top/file")]), "x");
+}

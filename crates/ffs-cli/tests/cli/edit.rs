@@ -68,7 +68,9 @@ fn nothing_changes_without_a_change_or_with_a_failed_editor() {
     let done = edit(&d, &path, "echo more >> \"$1\"; exit 3");
     assert_eq!(done.status.code(), Some(1));
     assert!(text(&done).contains("nothing was changed"), "{}", text(&done));
-    for (at, words) in [("/", "directory"), ("/no/file", "no such file"), (".snap", "/.snap")] {
+    for (at, words) in
+        [("/", "directory"), ("/no/file", "the parent directory"), (".snap", "/.snap")]
+    {
         let done = edit(&d, &format!("{image}:{at}"), "echo >> \"$1\"");
         assert!(!done.status.success() && text(&done).contains(words), "{at}: {}", text(&done));
     }
@@ -215,4 +217,19 @@ fn an_editor_may_leave_a_pipe_or_a_directory() {
     }
     assert_eq!(ok(&["cat", &path]), "hostname=old\n");
     fsck_clean(Path::new(&image));
+}
+
+#[test]
+fn the_editor_does_not_run_for_an_image_that_cannot_be_written() {
+    let d = Dir::new();
+    let (image, _) = prepared(&d);
+    let Ok(done) = Command::new("gzip").arg(&image).status() else {
+        return println!("skipped: gzip is not installed");
+    };
+    assert!(done.success());
+    let path = format!("{image}.gz:/rc.conf");
+    let refused = edit(&d, &path, &format!("touch {}", d.str("ran")));
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused));
+    assert!(text(&refused).contains("--write"), "{}", text(&refused));
+    assert!(!d.path("ran").exists());
 }

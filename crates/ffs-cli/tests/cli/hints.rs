@@ -225,3 +225,62 @@ fn a_member_without_a_name_is_named_in_the_message() {
     let words = "./: the name is that of a directory; left out";
     fails(&["tar", "xf", &archive, &format!("{image}:/")], 1, words);
 }
+
+#[test]
+fn a_name_that_is_in_no_image_is_not_taken_for_one() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let (at, host) = (format!("{image}:/f"), d.file("f", b"text"));
+    for args in [&["rm", &host][..], &["rm", &image], &["mkdir", &host], &["mv", &host, &image]] {
+        fails(args, 64, "no path in an image");
+    }
+    ok(&["touch", &at]);
+    fails(&["touch", "-r", &host, &at], 64, &format!("{host}: no path in an image; `ffs cp`"));
+    fails(&["truncate", "-r", &host, &at], 64, "no path in an image");
+    fails(&["snapshot", "delete", &host], 1, "not on a mount of ffs");
+    let link = format!("{image}:/link");
+    fails(&["ln", "-s", &at, &link], 64, &format!("write: ffs ln -s /f {link}"));
+    ok(&["ln", "-s", "other.img:/f", &link]);
+    fails(&["tar", "xf", &host, &format!("{image}:/")], 1, "this is not a tar archive");
+}
+
+#[test]
+fn a_missing_parent_is_named_with_the_command_that_makes_it() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let (new, host) = (format!("{image}:/no/dir/x"), d.file("f", b"text"));
+    ok(&["cp", &host, &format!("{image}:/f")]);
+    let words =
+        format!("the parent directory does not exist; make it: ffs mkdir -p {image}:/no/dir");
+    for args in [
+        &["cp", &host, &new][..],
+        &["touch", &new],
+        &["mv", &format!("{image}:/f"), &new],
+        &["ln", &format!("{image}:/f"), &new],
+        &["snapshot", "create", &new],
+    ] {
+        fails(args, 1, &words);
+    }
+    ok(&["mkdir", "-p", &format!("{image}:/no/dir")]);
+    ok(&["cp", &host, &new]);
+}
+
+#[test]
+fn commands_of_other_programs_are_known_by_their_names() {
+    for (args, tip) in [
+        (&["chgrp", "wheel", "a.img:/f"][..], "ffs chown :GROUP IMAGE:/PATH"),
+        (&["rmdir", "a.img:/d"], "ffs rm -d IMAGE:/PATH"),
+        (&["makefs", "a.img", "t"], "ffs build IMAGE TREE"),
+        (&["unmount", "/mnt"], "ffs umount DIR"),
+    ] {
+        fails(args, 64, tip);
+    }
+    fails(&["grwfs"], 64, "'growfs'");
+}
+
+#[test]
+fn growfs_of_a_volume_that_fills_its_image_says_what_to_do() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    fails(&["growfs", &image], 1, "an image file with -s SIZE");
+}

@@ -86,6 +86,9 @@ fn names_are_replaced_or_left_as_the_options_say() {
     assert!(ok(&["stat", "-L", &at("/link")]).contains("file, 3 bytes"));
     let removed = run(&["rm", "-v", &at("/two")]);
     assert!(text(&removed).contains("removed /two"), "{}", text(&removed));
+    assert_eq!(ok(&["mv", "-v", &at("/one"), &at("/dir")]), "/one -> /dir/one\n");
+    assert_eq!(ok(&["ln", "-v", &at("/dir/one"), &at("/one")]), "/one\n");
+    assert_eq!(ok(&["mkdir", "-pv", &at("/dir/a/b")]), "/dir/a\n/dir/a/b\n");
     ok(&["chown", "5:77", &at("/dir")]);
     ok(&["mkdir", &at("/dir/below")]);
     let below = ok(&["ls", "-ld", &at("/dir/below")]);
@@ -230,4 +233,17 @@ fn a_new_file_that_cannot_have_its_size_is_not_left() {
     ok(&["truncate", "-s", "0", &at("/link")]);
     assert_eq!(ok(&["find", &image, "-name", "behind"]), "/dir/behind\n");
     fsck_clean(Path::new(&image));
+}
+
+#[test]
+fn df_and_du_take_the_options_of_other_systems() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let kib = ok(&["df", "-ik", &image]);
+    let size = words(&kib)[1][3].parse::<u64>().unwrap();
+    assert!((7000..8192).contains(&size), "{kib}");
+    assert_eq!(ok(&["df", "-kh", &image]), ok(&["df", &image]));
+    let at = format!("{image}:/");
+    ok(&["mkdir", "-p", &format!("{at}a/b")]);
+    assert_eq!(ok(&["du", "-x", "--max-depth", "1", &at]), ok(&["du", "-d1", &at]));
 }

@@ -48,6 +48,8 @@ pub struct HostSourceOptions {
     pub follow: bool,
     /// Follow symbolic links below the top, too. A link to a directory above it is reported.
     pub follow_all: bool,
+    /// Send a directory on another file system than the top without its content.
+    pub one_file_system: bool,
     /// If the top is a pipe or a character device, send what can be read from it as a file.
     pub stream: bool,
     /// Files and directories to leave out, such as the image that is being built.
@@ -83,7 +85,7 @@ impl Source for HostSource {
         let follow = self.options.follow;
         let (first_paths, top_len) = (BTreeMap::new(), self.target.len());
         let (options, ahead) = (self.options, Ahead::default());
-        let mut walk = HostWalk { options, emitter, first_paths, top_len, ahead };
+        let mut walk = HostWalk { options, emitter, first_paths, top_len, ahead, device: None };
         walk.tree(Location { dir: CWD, name: &name, follow }, Paths { target: self.target, shown })
     }
 }
@@ -97,6 +99,8 @@ struct HostWalk<'a> {
     /// Length of the target path of the top.
     top_len: usize,
     ahead: Ahead,
+    /// The file system of the top, if that is a directory.
+    device: Option<u64>,
 }
 
 /// A name in an open directory.
@@ -285,6 +289,10 @@ impl HostWalk<'_> {
         self.xattrs(&fd, &mut meta, &paths.shown)?;
         let path = paths.target.clone();
         self.emitter.entry(Entry { path, kind: EntryKind::Directory, meta, identity: None })?;
+        let top = *self.device.get_or_insert(stat.st_dev);
+        if self.options.one_file_system && stat.st_dev != top {
+            return Ok(None);
+        }
         let (fd, id) = (Arc::new(fd), FileId::of(&stat));
         Ok(Some(OpenDirectory { fd, requested: 0, id, paths, remaining }))
     }

@@ -88,6 +88,7 @@ impl Job<'_> {
             data: !self.flags.dry_run,
             follow: self.flags.follows_top() || stdin,
             follow_all: self.flags.follows_all(),
+            one_file_system: self.flags.one_file_system,
             stream: !self.flags.recursive() || stdin,
             skip: Vec::new(),
         }

@@ -55,6 +55,9 @@ pub(crate) struct Flags {
     /// The same as --update=older
     #[arg(short = 'u', id = "newer", overrides_with_all = ["update", "newer"])]
     newer: bool,
+    /// Copy a directory on another file system than its source without its content
+    #[arg(short = 'x', long)]
+    pub(super) one_file_system: bool,
     /// Go on with an interrupted copy: skip complete files, complete the others
     #[arg(long = "continue", id = "continue")]
     pub(super) resume: bool,

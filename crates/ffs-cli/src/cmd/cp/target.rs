@@ -78,7 +78,7 @@ impl Target {
                 Err(error) => return Err(session.failed(&to.path, error)),
             }
         }
-        let (dir, name) = session.find_parent(&to.path)?;
+        let (dir, name) = session.find_parent_of_new(&to.path)?;
         let slash = to.path.ends_with(b"/").then(|| to.to_string());
         Ok((dir, Target { name: Some(name), takes: slash.map_or(Takes::All, Takes::Slash) }))
     }

@@ -194,6 +194,7 @@ impl Tree<'_> {
             data: true,
             follow: true,
             follow_all: false,
+            one_file_system: false,
             stream: false,
             skip,
         };

@@ -10,7 +10,6 @@ use ffs_fuse::MountError;
 use serde::Serialize;
 
 use crate::fail::{Failure, Outcome, show};
-use crate::namei::parent;
 use crate::output::{self, JsonName};
 use crate::session::Session;
 use crate::spec::{ImagePath, Place, place};
@@ -52,20 +51,13 @@ pub(super) fn create(target: &OsStr, json: bool) -> Outcome {
 
 fn create_in_image(inside: &ImagePath) -> Result<SnapshotStats, Failure> {
     let session = Session::write(&inside.image)?;
-    let made = match parent(&session.ffs, &session.cred, &inside.path) {
-        Ok((dir, name)) => session
-            .ffs
-            .snapshot(&session.cred, &dir, &name)
-            .and_then(|(file, stats)| {
-                let set =
-                    SetAttr { gid: Some(GID_OPERATOR), perm: Some(0o440), ..SetAttr::default() };
-                session.ffs.setattr(&session.cred, &file, &set).map(|_| stats)
-            })
-            .map_err(|error| session.failed(&inside.path, error)),
-        Err(error) => Err(session
-            .failed(&inside.path, error)
-            .hint("the directory must exist; make it with: ffs mkdir IMAGE:/.snap")),
-    };
+    let made = session.find_parent_of_new(&inside.path).and_then(|(dir, name)| {
+        let made = session.ffs.snapshot(&session.cred, &dir, &name).and_then(|(file, stats)| {
+            let set = SetAttr { gid: Some(GID_OPERATOR), perm: Some(0o440), ..SetAttr::default() };
+            session.ffs.setattr(&session.cred, &file, &set).map(|_| stats)
+        });
+        made.map_err(|error| session.failed(&inside.path, error))
+    });
     session.finish_with(made)
 }
 
@@ -110,8 +102,7 @@ fn delete_in_image(inside: &ImagePath) -> Result<(), Failure> {
 
 fn unlink(session: &Session, inside: &ImagePath) -> Result<(), Failure> {
     let failed = |error| session.failed(&inside.path, error);
-    let (dir, name) = parent(&session.ffs, &session.cred, &inside.path)
-        .map_err(|error| session.failed(&inside.path, error))?;
+    let (dir, name) = session.find_parent(&inside.path)?;
     let file = session.ffs.lookup(&session.cred, &dir, &name).map_err(failed)?;
     if !session.ffs.getattr(&file).flags.contains(FileFlags::SF_SNAPSHOT) {
         return Err(not_a_snapshot(format!("{}:{}", session.image(), show(&inside.path))));
@@ -122,5 +113,9 @@ fn unlink(session: &Session, inside: &ImagePath) -> Result<(), Failure> {
 
 fn delete_on_mount(path: &Path) -> Result<(), Failure> {
     let name = show(path.as_os_str().as_bytes());
-    ffs_fuse::delete_snapshot(path).map_err(|error| Failure::new(name, error))
+    ffs_fuse::delete_snapshot(path).map_err(|error| match error {
+        MountError::NotMounted { .. } => Failure::new(name, "not on a mount of ffs")
+            .hint("name a snapshot on a mount, or in an image: IMAGE:/.snap/NAME"),
+        error => Failure::new(name, error),
+    })
 }
