@@ -26,6 +26,17 @@ pub enum AdminError {
     /// The device or the requested size cannot hold a file system; the reason.
     #[error("{0}")]
     Size(String),
+    /// The new size, in bytes, is not larger than the current one.
+    #[error(
+        "requested size {requested} is not larger than the current size of the file system, \
+         {current}"
+    )]
+    NotLarger {
+        /// The new size, bytes.
+        requested: u64,
+        /// The size of the file system, bytes.
+        current: u64,
+    },
     /// The output could not be written.
     #[error("cannot write the output: {}", ffs_device::host_words(.0))]
     Output(Arc<io::Error>),

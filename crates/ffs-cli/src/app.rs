@@ -12,11 +12,10 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::bgfsck;
 use crate::cmd::{self, Doc};
 use crate::fail::{EX_USAGE, Outcome};
 use crate::lab_program;
-use crate::{expand, log, other_names, output, session};
+use crate::{bgfsck, bsd_args, expand, log, other_names, output, session};
 
 /// The Berkeley Fast File System in user space: make, check, mount and fill UFS images.
 ///
@@ -189,7 +188,7 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
         return run_alone(name, command, args);
     }
     let args = match program {
-        Some(MKSNAP) => mksnap_args(args),
+        Some(MKSNAP) => bsd_args::of_mksnap(args),
         Some(lab_program::NAME) => lab_args(args),
         _ => args,
     };
@@ -200,7 +199,13 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
     if let Some(failure) = run_lab_program(&args) {
         return finish(Err(failure), EX_USAGE);
     }
-    match command_line().try_get_matches_from(&args).and_then(|m| Ffs::from_arg_matches(&m)) {
+    let line = command_line();
+    let mut modern = args.clone();
+    if let Some(definition) = line.find_subcommand(command) {
+        let first = 1 + args.iter().position(|arg| arg == command).unwrap_or(0);
+        bsd_args::modernize(command, definition, &mut modern, first);
+    }
+    match line.try_get_matches_from(modern).and_then(|m| Ffs::from_arg_matches(&m)) {
         Ok(ffs) => match log::set_filter(ffs.log) {
             Ok(()) => {
                 expand::set(ffs.write);
@@ -213,23 +218,13 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
             }
         },
         Err(mut error) => {
-            other_names::suggest(&mut error);
+            if known.is_none() {
+                other_names::suggest(&mut error);
+            }
             let code = code_of(&error, command);
             output::usage(error, code)
         }
     }
-}
-
-/// The arguments of `ffs snapshot create` for those of mksnap_ffs(8): the new snapshot, before
-/// which old versions want the mount point.
-fn mksnap_args(args: Vec<OsString>) -> Vec<OsString> {
-    let is_option = |arg: &&OsString| arg.to_str().is_some_and(|arg| arg.starts_with('-'));
-    let (options, mut operands): (Vec<_>, Vec<_>) = args.iter().skip(1).partition(is_option);
-    if operands.len() == 2 {
-        operands.remove(0);
-    }
-    let command = ["ffs", "snapshot", "create"].map(OsString::from);
-    command.into_iter().chain(options.into_iter().chain(operands).cloned()).collect()
 }
 
 /// The arguments of `ffs` for those of `ffs-lab`: `ffs-lab run` is `ffs lab run`. Any other command
@@ -290,17 +285,18 @@ fn words_of(args: &[OsString]) -> Vec<&str> {
 fn alone<A: Args>(
     name: &'static str,
     command: &str,
-    args: Vec<OsString>,
+    mut args: Vec<OsString>,
     run: fn(A) -> Outcome,
 ) -> u8 {
     let doc = doc(command);
-    let parsed = command_line()
-        .get_subcommands_mut()
-        .find(|sub| sub.get_name() == command)
-        .map(|sub| std::mem::take(sub).name(name).version(VERSION))
-        .unwrap_or_default()
-        .try_get_matches_from(args)
-        .and_then(|matches| A::from_arg_matches(&matches));
+    let mut line = command_line();
+    let definition = line.get_subcommands_mut().find(|sub| sub.get_name() == command);
+    let definition = definition
+        .map(|sub| std::mem::take(sub).name(name).version(VERSION).args_override_self(true))
+        .unwrap_or_default();
+    bsd_args::modernize(command, &definition, &mut args, 1);
+    let matches = definition.try_get_matches_from(args);
+    let parsed = matches.and_then(|matches| A::from_arg_matches(&matches));
     match parsed {
         Ok(args) => {
             // Only a filter of the command line is an error.
@@ -318,8 +314,9 @@ fn alone<A: Args>(
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The definition of the command line, with the texts of [`Doc`].
-fn command_line() -> Command {
-    let mut ffs = Ffs::command().after_help(TOP_HELP);
+pub(crate) fn command_line() -> Command {
+    // As with getopt(3) the last of two equal options counts.
+    let mut ffs = Ffs::command().after_help(TOP_HELP).args_override_self(true);
     let names: Vec<String> = ffs.get_subcommands().map(|c| c.get_name().to_owned()).collect();
     for name in names {
         if let Some(doc) = doc(&name) {

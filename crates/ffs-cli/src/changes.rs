@@ -1,11 +1,11 @@
-//! What the commands that change files print of each: its name with `-v`, an object with `--json`.
+//! What the commands that change files print of each: a line with `-v`, an object with `--json`.
 
 use std::io::{BufWriter, StdoutLock, Write};
 
 use ffs_core::Attr;
 use serde::Serialize;
 
-use crate::fail::{Failure, show};
+use crate::fail::Failure;
 use crate::output::{self, JsonAttr, JsonName};
 
 /// What a change has beside the attributes.
@@ -40,7 +40,7 @@ impl Detail {
     }
 }
 
-/// A line of the output.
+/// An object of the output.
 #[derive(Serialize)]
 struct Line {
     path: JsonName,
@@ -54,25 +54,31 @@ struct Line {
     detail: Option<Detail>,
 }
 
-/// The printer of the changes.
+/// The printer of the changes. Both `-v` and `--json` print to standard output; with both, only
+/// objects are printed.
 pub(crate) struct Changes {
-    /// Standard output, if anything is printed.
+    /// Standard output, unless nothing is printed.
     out: Option<BufWriter<StdoutLock<'static>>>,
     json: bool,
 }
 
 impl Changes {
-    /// Prints objects if `json` is set, and otherwise nothing.
-    pub(crate) fn new(json: bool) -> Changes {
-        Changes { out: json.then(output::stdout), json }
-    }
-
-    /// Prints objects if `json` is set, otherwise names if `verbose` is set, otherwise nothing.
-    pub(crate) fn with_names(json: bool, verbose: bool) -> Changes {
+    pub(crate) fn new(json: bool, verbose: bool) -> Changes {
         Changes { out: (json || verbose).then(output::stdout), json }
     }
 
-    /// Prints what a command did to the file at `path`.
+    /// Prints a line about a file, with `-v`.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub(crate) fn line(&mut self, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        match &mut self.out {
+            Some(out) if !self.json => Ok(writeln!(out, "{}", text())?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Prints what a command did to the file at `path`, with `--json`.
     ///
     /// # Errors
     /// Standard output cannot be written.
@@ -96,15 +102,10 @@ impl Changes {
         after: Option<&Attr>,
         detail: Option<Detail>,
     ) -> Result<(), Failure> {
-        let Some(out) = &mut self.out else { return Ok(()) };
-        if self.json {
-            return line(out, path, before, after, detail);
+        match &mut self.out {
+            Some(out) if self.json => object(out, path, before, after, detail),
+            _ => Ok(()),
         }
-        out.write_all(show(path).as_bytes())?;
-        if let Some(Detail::To(to)) = detail {
-            write!(out, " -> {}", to.shown())?;
-        }
-        Ok(writeln!(out)?)
     }
 
     /// Writes what is buffered.
@@ -124,10 +125,10 @@ impl Changes {
 /// # Errors
 /// `out` cannot be written.
 pub(crate) fn removed(out: &mut impl Write, path: &[u8], before: &Attr) -> Result<(), Failure> {
-    line(out, path, Some(before), None, None)
+    object(out, path, Some(before), None, None)
 }
 
-fn line(
+fn object(
     out: &mut impl Write,
     path: &[u8],
     before: Option<&Attr>,

@@ -14,7 +14,7 @@
 //! | `pattern` | patterns of `cp --exclude` and `diff -x` |
 //! | `quotas` | volumes with quotas, for the quota commands |
 //! | `changes` | what the commands that change files print of each |
-//! | `other_names` | commands of other programs |
+//! | `bsd_args`, `other_names` | command lines of BSD; commands of other programs |
 //! | `log` | which events are logged, and where |
 //! | `output`, `progress`, `fail`, `signals` | messages, progress bars, errors, SIGINT |
 //! | `bgfsck` | the check in the background |
@@ -34,6 +34,7 @@ mod app;
 mod archive_file;
 mod bgfsck;
 mod bsd;
+mod bsd_args;
 mod changes;
 mod cmd;
 mod compare;

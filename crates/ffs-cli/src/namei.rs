@@ -2,7 +2,7 @@
 //!
 //! A path is absolute, or it begins with an inode number: `#1234`, `#1234/name`.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -12,8 +12,11 @@ use ffs_core::{Attr, Cred, Error, Ffs, Ino, NodeKind, Vnode};
 
 use crate::fail::{Failure, shell_word, show};
 use crate::session::Session;
-use crate::spec::ImagePath;
+use crate::spec::{ImagePath, Place, image_path, place};
 use crate::umask::umask;
+
+/// Why a new file cannot be made.
+pub(crate) const NO_PARENT: &str = "the parent directory does not exist";
 
 /// Looks up `path`.
 ///
@@ -145,17 +148,29 @@ impl Session {
         failure.hint("a slash at the end is for a directory: leave it out")
     }
 
-    /// The failure for a new file at `path` whose directory does not exist.
+    /// The failure for a new file at `path` whose directory does not exist, with the command that
+    /// makes it.
     fn no_parent(&self, path: &[u8]) -> Failure {
         if let Some(failure) = self.missed_snapshot(path) {
             return failure;
         }
         let place = |path| format!("{}:{}", self.image(), show(path));
-        let failure = Failure::new(place(path), "the parent directory does not exist");
-        let slash = |byte: &u8| *byte == b'/';
-        let names = path.split(slash).rev().skip_while(|name| name.is_empty()).skip(1);
-        let parent = names.collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join(&b'/');
-        failure.hint(format!("make it: ffs mkdir -p {}", shell_word(&place(&parent))))
+        let failure = Failure::new(place(path), NO_PARENT);
+        let parent = trim_slashes(
+            trim_slashes(path).strip_suffix(basename(path).unwrap_or(b"")).unwrap_or(path),
+        );
+        // A link to a missing file is in the way, and a number is no name.
+        let link = self.find_opt(parent, Last::Keep).ok().flatten();
+        if let Some(to) = link.and_then(|link| self.ffs.readlink(&link).ok()) {
+            let link = show(parent);
+            return failure.hint(format!("{link} is a symbolic link to {}", show(&to)));
+        }
+        let is_number =
+            split_number(parent).is_some_and(|(_, rest)| components(rest).next().is_none());
+        if is_number || show(parent).as_bytes() != parent {
+            return failure;
+        }
+        failure.hint(format!("make it: ffs mkdir -p {}", shell_word(&place(parent))))
     }
 
     /// A failure at `path` of this image.
@@ -190,52 +205,72 @@ pub(crate) fn last(itself: bool) -> Last {
     if itself { Last::Keep } else { Last::Follow }
 }
 
+/// Whether `arg` is an image or a file of the host, without a path in an image.
+fn is_bare(arg: &OsStr) -> bool {
+    matches!(place(arg), Place::Host(_)) && image_path(arg).is_ok_and(|spec| spec.image == arg)
+}
+
+/// Whether the file `arg` is an image with a volume.
+fn has_volume(arg: &OsStr) -> bool {
+    let opened = ffs_image::open(arg, &ffs_image::OpenOptions::default());
+    opened.is_ok_and(|opened| ffs_admin::Volume::open(&*opened.device).is_ok())
+}
+
 /// As [`one_image`], for a command that cannot mean the root directory: each argument has a path.
 pub(crate) fn names_in_one_image(
     args: &[impl AsRef<OsStr>],
-) -> Result<(std::ffi::OsString, Vec<Vec<u8>>), Failure> {
+) -> Result<(OsString, Vec<Vec<u8>>), Failure> {
     let split = one_image(args)?;
-    for arg in args.iter().map(AsRef::as_ref) {
-        if crate::spec::image_path(arg)?.image == arg {
-            let failure = Failure::usage(format!("{}: no path in an image", show(arg.as_bytes())));
-            return Err(failure.hint("write IMAGE:/PATH"));
+    match args.iter().map(AsRef::as_ref).find(|arg| is_bare(arg)) {
+        Some(bare) => {
+            Err(Failure::usage(format!("{}: no path in an image", show(bare.as_bytes())))
+                .hint("write IMAGE:/PATH"))
         }
+        None => Ok(split),
     }
-    Ok(split)
+}
+
+/// `path` without slashes at its end.
+fn trim_slashes(mut path: &[u8]) -> &[u8] {
+    while let Some(shorter) = path.strip_suffix(b"/") {
+        path = shorter;
+    }
+    path
 }
 
 /// Splits arguments that must all be in one image.
-pub(crate) fn one_image(
-    args: &[impl AsRef<OsStr>],
-) -> Result<(std::ffi::OsString, Vec<Vec<u8>>), Failure> {
+pub(crate) fn one_image(args: &[impl AsRef<OsStr>]) -> Result<(OsString, Vec<Vec<u8>>), Failure> {
     let mut image = None;
     let mut paths = Vec::new();
     for arg in args {
-        let ImagePath { image: this, path } = crate::spec::image_path(arg.as_ref())?;
+        let ImagePath { image: this, path } = image_path(arg.as_ref())?;
         let first = image.get_or_insert_with(|| this.clone());
         if *first != this {
-            let operands = [&*first, &*this].map(Path::new);
-            if let Some(other) = operands.into_iter().find(|operand| operand.is_dir()) {
-                let other = other.display();
-                return Err(Failure::usage(format!(
-                    "{other} is a directory of this computer; `ffs cp -a` copies between it and an \
-                     image"
-                )));
-            }
-            let bare = args.iter().map(AsRef::as_ref).find(|arg| [&*first, &*this].contains(arg));
-            if let Some(bare) = bare {
-                let bare = bare.display();
-                return Err(Failure::usage(format!(
-                    "{bare}: no path in an image; `ffs cp` copies between files of this computer \
-                     and an image"
-                )));
-            }
-            let (first, this) = (first.display(), this.display());
-            return Err(Failure::usage(format!(
-                "{first} and {this} are different images; use `ffs cp -a` from one to the other"
-            )));
+            return Err(several_images(args, first, &this));
         }
         paths.push(path);
     }
     Ok((image.unwrap_or_default(), paths))
+}
+
+/// The failure for arguments that are not all in one image, of which `first` and `second` differ.
+fn several_images(args: &[impl AsRef<OsStr>], first: &OsStr, second: &OsStr) -> Failure {
+    let both = [first, second];
+    if let Some(dir) = both.into_iter().find(|arg| Path::new(arg).is_dir()) {
+        return Failure::usage(format!(
+            "{} is a directory of this computer; `ffs cp -a` copies between it and an image",
+            dir.display()
+        ));
+    }
+    let is_host = |arg: &&OsStr| is_bare(arg) && Path::new(arg).is_file() && !has_volume(arg);
+    if let Some(host) = args.iter().map(AsRef::as_ref).find(is_host) {
+        return Failure::usage(format!(
+            "{}: not in an image; all names must be in one, and `ffs cp` copies into it",
+            host.display()
+        ));
+    }
+    let [first, second] = both.map(OsStr::display);
+    Failure::usage(format!(
+        "{first} and {second} are different images; use `ffs cp -a` from one to the other"
+    ))
 }

@@ -4,16 +4,16 @@ use clap::Error;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// What people type, and what does the same here.
+/// What people type, and the command here.
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("chgrp", "ffs chown :GROUP IMAGE:/PATH"),
-    ("debugfs", "ffs debug IMAGE"),
+    ("debugfs", "ffs debug inode IMAGE:/PATH"),
     ("dir", "ffs ls IMAGE:/PATH"),
     ("export", "ffs serve nbd IMAGE"),
     ("extract", "ffs cp -a IMAGE:/PATH DIR"),
     ("fdisk", "ffs info IMAGE"),
     ("format", "ffs newfs IMAGE"),
-    ("fsdb", "ffs debug IMAGE"),
+    ("fsdb", "ffs debug inode IMAGE:/PATH"),
     ("get", "ffs cp IMAGE:/PATH FILE"),
     ("gpart", "ffs info IMAGE"),
     ("head", "ffs cat IMAGE:/PATH | head"),
@@ -33,7 +33,18 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("unmount", "ffs umount DIR"),
 ];
 
-/// Replaces clap's guess at an unknown command by the command that does the same.
+/// The command of `ffs shell` for what people type. The image is not among its arguments.
+pub(crate) fn in_shell(typed: &str, has: impl Fn(&str) -> bool) -> Option<String> {
+    let here = find(typed).filter(|here| !here.contains('|'))?.trim_start_matches("ffs ");
+    let here = here.replace("IMAGE:", "").replace(" IMAGE", "");
+    has(here.split(' ').next()?).then_some(here)
+}
+
+fn find(typed: &str) -> Option<&'static str> {
+    OTHER_NAMES.iter().find(|(other, _)| *other == typed).map(|(_, here)| *here)
+}
+
+/// Replaces clap's guess at an unknown command by the command here.
 pub(crate) fn suggest(error: &mut Error) {
     if error.kind() != ErrorKind::InvalidSubcommand {
         return;
@@ -41,9 +52,9 @@ pub(crate) fn suggest(error: &mut Error) {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else {
         return;
     };
-    let Some((_, here)) = OTHER_NAMES.iter().find(|(other, _)| other == typed) else { return };
+    let Some(here) = find(typed) else { return };
     error.remove(ContextKind::SuggestedSubcommand);
-    let tip = StyledStr::from(format!("here it is: {here}"));
+    let tip = StyledStr::from(format!("write {here}"));
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
 }
 
@@ -54,10 +65,19 @@ mod tests {
     #[test]
     fn each_command_that_is_proposed_exists() {
         for (other, here) in OTHER_NAMES {
-            let mut words = here.split(' ').skip(1);
-            let command = words.next().unwrap();
-            assert!(crate::app::doc(command).is_some(), "{here}");
+            let line = here.split('|').next().unwrap().replace("GROUP", "0").replace("SIZE", "4g");
+            let parsed = crate::app::command_line().try_get_matches_from(line.split_whitespace());
+            assert!(parsed.is_ok(), "{here}: {}", parsed.unwrap_err());
             assert!(crate::app::doc(other).is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_shell_has_the_image() {
+        let has = |command: &str| ["chown", "rm"].contains(&command);
+        assert_eq!(in_shell("chgrp", has).as_deref(), Some("chown :GROUP /PATH"));
+        for none in ["less", "format", "ls"] {
+            assert_eq!(in_shell(none, has), None);
         }
     }
 }

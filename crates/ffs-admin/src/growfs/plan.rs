@@ -123,10 +123,7 @@ fn new_size(
         ));
     }
     if size <= g.size {
-        return Err(AdminError::Size(format!(
-            "requested size {bytes} is not larger than the current size of the file system, {}",
-            g.size * fsize
-        )));
+        return Err(AdminError::NotLarger { requested: bytes, current: g.size * fsize });
     }
     Ok(size)
 }

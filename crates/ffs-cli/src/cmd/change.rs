@@ -25,7 +25,7 @@ pub(crate) struct Which {
     #[arg(short = 'h')]
     no_follow: bool,
     /// Print the name of each changed file, with the old and the new value
-    #[arg(short = 'v')]
+    #[arg(short = 'v', long)]
     verbose: bool,
     /// Print JSON, one object a line: each file before and after
     #[arg(long)]
@@ -99,7 +99,8 @@ impl Which {
         let (image, paths) = one_image(&self.paths)?;
         let session = Session::write(&image).map_err(|failure| self.in_order(failure))?;
         let result = prepare(&session).and_then(|change| {
-            let mut how = How { links, lists, change, changes: Changes::new(self.json) };
+            let mut how =
+                How { links, lists, change, changes: Changes::new(self.json, self.verbose) };
             paths.iter().try_for_each(|path| self.change(&session, path, &mut how))?;
             how.changes.flush()
         });
@@ -140,8 +141,8 @@ impl Which {
             }
             match (how.change)(session, file, attr) {
                 Ok(values) => {
-                    if let Some((old, new)) = values.as_ref().filter(|_| self.verbose) {
-                        output::note(format!("{}: {old} -> {new}", show(path)));
+                    if let Some((old, new)) = &values {
+                        how.changes.line(|| format!("{}: {old} -> {new}", show(path)))?;
                     }
                     let values = values.filter(|_| how.lists);
                     let detail = values.map(|(before, after)| Detail::Acl { before, after });

@@ -61,6 +61,8 @@ pub(crate) const DOC: Doc = Doc {
 /// a directory with the flag. A regular FILE keeps its old content until the dump is complete. A
 /// part of a file that cannot be read is zeros in the dump; it is reported, and then -u records
 /// nothing.
+///
+/// BSD's old form of options is accepted, too: 0uf FILE IMAGE is -0 -u -f FILE IMAGE.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {

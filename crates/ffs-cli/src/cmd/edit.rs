@@ -28,7 +28,7 @@ use crate::changes::Changes;
 use crate::fail::{Failure, INTERRUPTED, Outcome, show};
 use crate::namei::{Last, basename};
 use crate::output;
-use crate::session::{self, Session};
+use crate::session::Session;
 use crate::signals;
 use crate::spec::{ImagePath, image_path};
 
@@ -78,7 +78,7 @@ struct Before {
 pub(crate) fn run(args: Args) -> Outcome {
     let spec = image_path(&args.path)?;
     // An image that cannot be written is an error before the work in the editor.
-    session::open(&spec.image, true)?;
+    Session::write(&spec.image)?.finish()?;
     let session = Session::read(&spec.image)?;
     let result = read(&session, &spec.path);
     let before = session.finish_with(result)?;
@@ -125,7 +125,7 @@ fn print(
     before: Option<&Attr>,
     after: Option<&Attr>,
 ) -> Result<(), Failure> {
-    let mut changes = Changes::new(args.json);
+    let mut changes = Changes::new(args.json, false);
     changes.file(&spec.path, before, after)?;
     changes.flush()
 }

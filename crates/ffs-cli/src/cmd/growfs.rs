@@ -115,11 +115,16 @@ fn call(
         if signals::interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let (clock, rng) = (SystemClock, SplitMix64::from_system());
+    let no_size = options.size.is_none();
     let report = growfs::growfs(device, &options, &clock, &rng, &mut each);
     report.map_err(|error| match error {
         AdminError::Interrupted => Failure::new(name, error).code(INTERRUPTED),
-        AdminError::Size(_) if options.size.is_none() => Failure::admin(name, &error)
-            .hint("make the partition larger first (ffs disk grow), or an image file with -s SIZE"),
+        AdminError::NotLarger { current, .. } if no_size => {
+            let why = format!("the file system already fills its {current} bytes");
+            let hint = "enlarge its partition first (ffs disk grow), or give the new size of an \
+                        image file with -s SIZE";
+            Failure::new(name, why).hint(hint)
+        }
         error => Failure::admin(name, &error),
     })
 }

@@ -8,10 +8,10 @@ use ffs_core::{FileType, RenameMode, Vnode};
 
 use super::{Doc, EXIT};
 use crate::changes::Changes;
-use crate::fail::{Failure, Outcome, show};
+use crate::fail::{Failure, Outcome, shell_word, show};
 use crate::namei::{Last, basename, join, namei, one_image};
 use crate::session::Session;
-use crate::spec::{Place, image_path, is_not_new, place};
+use crate::spec::{Place, image_path, is_not_new, outside, place};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -46,8 +46,8 @@ pub(crate) struct Args {
     /// Make the link under this very name, and not in a directory of this name
     #[arg(short = 'T')]
     no_target_directory: bool,
-    /// Print the name of the link
-    #[arg(short)]
+    /// Print the name of the link, and what it leads to
+    #[arg(short, long)]
     verbose: bool,
     /// Print JSON, one object a line: each file before and after
     #[arg(long)]
@@ -74,13 +74,15 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 /// Refuses a link that is not in an image after a target that is.
 fn check_order(args: &Args) -> Result<(), Failure> {
-    let (target, link) = match (place(&args.target), place(&args.link)) {
+    let (target, link) = match (outside(&args.target), place(&args.link)) {
         (Place::Image(target), Place::Host(link)) => (target, link),
-        (Place::Image(target), Place::Image(link)) if args.symbolic && names_image(args) => {
-            let text = show(&target.path);
+        (Place::Image(target), Place::Image(link))
+            if args.symbolic && target.image == link.image =>
+        {
             let failure = Failure::usage("the text of a link is a path, without the image");
-            let link = format!("{}:{}", show(link.image.as_bytes()), show(&link.path));
-            return Err(failure.hint(format!("write: ffs ln -s {text} {link}")));
+            let (text, link) = (show(&target.path), link.to_string());
+            let form = format!("-s {} {}", shell_word(&text), shell_word(&link));
+            return Err(failure.hint(format!("write: ffs ln {form}")));
         }
         _ => return Ok(()),
     };
@@ -97,14 +99,6 @@ fn check_order(args: &Args) -> Result<(), Failure> {
     };
     let failure = Failure::usage(format!("{link}: not in an image; {why}"));
     Err(failure.hint(format!("write: ffs ln {form}")))
-}
-
-/// Whether the text of a symbolic link begins with the image in which the link is made.
-fn names_image(args: &Args) -> bool {
-    let image = |arg: &OsString| image_path(arg).ok().map(|spec| spec.image);
-    let text = args.target.as_bytes();
-    let named = image(&args.link).is_some_and(|image| text.starts_with(image.as_bytes()));
-    named && image(&args.target) == image(&args.link)
 }
 
 /// A link at `link`: to the file `target`, or symbolic with `text`.
@@ -138,7 +132,7 @@ fn make(
     }
     let (dir, name) = session.find_parent_of_new(&link)?;
     let failed = |error| session.failed(&link, error);
-    let mut changes = Changes::with_names(args.json, args.verbose);
+    let mut changes = Changes::new(args.json, args.verbose);
     let before = session.attr_of(&link, Last::Keep).filter(|_| args.force);
     let make = |name: &[u8]| match &file {
         Some(file) => ffs.link(cred, file, &dir, name),
@@ -154,6 +148,7 @@ fn make(
         make(&name).map_err(failed)?;
     }
     let after = session.attr_of(&link, Last::Keep);
+    changes.line(|| format!("{} -> {}", show(&link), show(target.unwrap_or(text))))?;
     changes.file(&link, before.as_ref(), after.as_ref())?;
     changes.flush()
 }

@@ -8,7 +8,9 @@ use super::{Doc, EXIT};
 use crate::bsd;
 use crate::changes::Changes;
 use crate::fail::{Failure, Outcome, show};
-use crate::namei::{Last, PathError, components, join, namei, names_in_one_image, parent};
+use crate::namei::{
+    Last, NO_PARENT, PathError, components, join, namei, names_in_one_image, parent, split_number,
+};
 use crate::output;
 use crate::session::Session;
 use crate::umask::umask;
@@ -40,7 +42,7 @@ pub(crate) struct Args {
     #[arg(short, value_name = "MODE", value_parser = bsd::mode)]
     mode: Option<u16>,
     /// Print the name of each directory that is made
-    #[arg(short)]
+    #[arg(short, long)]
     verbose: bool,
     /// Print JSON, one object a line: each file before and after
     #[arg(long)]
@@ -50,7 +52,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Outcome {
     let (image, paths) = names_in_one_image(&args.paths)?;
     let session = Session::write(&image)?;
-    let mut changes = Changes::with_names(args.json, args.verbose);
+    let mut changes = Changes::new(args.json, args.verbose);
     let done = paths
         .iter()
         .try_for_each(|path| output::report(make(&session, path, &args, &mut changes)))
@@ -63,8 +65,10 @@ fn make(session: &Session, path: &[u8], args: &Args, changes: &mut Changes) -> R
     if !args.parents {
         return one(session, path, args.mode, changes);
     }
-    let mut so_far = b"/".to_vec();
-    let mut names = components(path).peekable();
+    let below = split_number(path).map_or(path, |(_, rest)| rest);
+    let mut so_far = path[..path.len() - below.len()].to_vec();
+    so_far.push(b'/');
+    let mut names = components(below).peekable();
     while let Some(name) = names.next() {
         so_far = join(&so_far, name);
         let last = names.peek().is_none();
@@ -89,8 +93,7 @@ fn one(
     let (dir, name) = parent(&session.ffs, &session.cred, path).map_err(|error| {
         if error.is_not_found() {
             let what = format!("{}:{}", session.image(), show(path));
-            let why = "the parent directory does not exist";
-            return Failure::new(what, why).hint("-p makes that too");
+            return Failure::new(what, NO_PARENT).hint("-p makes that too");
         }
         session.failed(path, error)
     })?;
@@ -103,5 +106,6 @@ fn one(
         let set = SetAttr { perm: Some(perm), ..SetAttr::default() };
         session.ffs.setattr(&session.cred, &made, &set).map_err(failed)?;
     }
+    changes.line(|| show(path))?;
     changes.file(path, None, Some(&session.ffs.getattr(&made)))
 }

@@ -6,7 +6,7 @@ use ffs_core::{Error, FileType, RenameMode};
 
 use super::{Doc, EXIT};
 use crate::changes::{Changes, Detail};
-use crate::fail::{Failure, Outcome};
+use crate::fail::{Failure, Outcome, show};
 use crate::namei::{Last, basename, join, namei, names_in_one_image};
 use crate::output;
 use crate::session::Session;
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(short = 'T')]
     no_target_directory: bool,
     /// Print the old and the new name of each file
-    #[arg(short = 'v')]
+    #[arg(short = 'v', long)]
     verbose: bool,
     /// Print JSON, one object a line: each file before and after
     #[arg(long)]
@@ -58,7 +58,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if paths.len() > 1 && !into {
         return Err(session.failed(&target, Error::NotDirectory));
     }
-    let mut changes = Changes::with_names(args.json, args.verbose);
+    let mut changes = Changes::new(args.json, args.verbose);
     let done = paths
         .iter()
         .try_for_each(|path| {
@@ -94,6 +94,7 @@ fn rename(
         // rename(2) does nothing between two names of one file.
         Ok(()) if same => Ok(()),
         Ok(()) => {
+            changes.line(|| format!("{} -> {}", show(path), show(&to)))?;
             let after = session.attr_of(&to, Last::Keep);
             changes.detailed(path, before.as_ref(), after.as_ref(), Some(Detail::to(&to)))
         }

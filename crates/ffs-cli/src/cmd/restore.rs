@@ -59,6 +59,8 @@ pub(crate) const DOC: Doc = Doc {
 /// Nothing is written outside the target, for any names in the dump, and symbolic links
 /// there are not followed. At a damaged record the restore stops; with -y it continues at the next
 /// file.
+///
+/// BSD's old form of options is accepted, too: xf FILE is -x -f FILE.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {

@@ -7,7 +7,7 @@ use ffs_core::{Attr, Error, FileType, Vnode};
 
 use super::{Doc, EXIT};
 use crate::changes::Changes;
-use crate::fail::{Failure, Outcome};
+use crate::fail::{Failure, Outcome, show};
 use crate::namei::{join, names_in_one_image, parent};
 use crate::output;
 use crate::session::Session;
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(short)]
     force: bool,
     /// Print the name of each removed file
-    #[arg(short)]
+    #[arg(short, long)]
     verbose: bool,
     /// Print JSON, one object a line: each removed file as it was
     #[arg(long)]
@@ -58,7 +58,8 @@ struct Remove<'a> {
 pub(crate) fn run(args: Args) -> Outcome {
     let (image, paths) = names_in_one_image(&args.paths)?;
     let session = Session::write(&image)?;
-    let mut remove = Remove { session: &session, args: &args, changes: Changes::new(args.json) };
+    let mut remove =
+        Remove { session: &session, args: &args, changes: Changes::new(args.json, args.verbose) };
     let done = paths.iter().try_for_each(|path| match remove.path(path) {
         Err(failure) if signals::interrupted() => Err(failure),
         result => output::report(result),
@@ -106,9 +107,7 @@ impl Remove<'_> {
             _ => ffs.unlink(cred, dir, name),
         };
         removed.map_err(|error| self.session.failed(path, error))?;
-        if self.args.verbose {
-            output::note(format!("removed {}", crate::fail::show(path)));
-        }
+        self.changes.line(|| show(path))?;
         self.changes.file(path, Some(attr), None)
     }
 

@@ -103,6 +103,9 @@ pub(crate) struct Args {
     /// Create: birth times where bsdtar restores them, too; GNU tar warns of each
     #[arg(long)]
     birth_times: bool,
+    /// Extract: accepted, the compression is recognised. Create: refused, gzip(1) compresses
+    #[arg(short = 'z', short_aliases = ['j', 'J'], hide = true)]
+    compressed: bool,
     /// Accepted: modes, owners, flags and access lists are always kept
     #[arg(short = 'p', long, visible_alias = "same-permissions")]
     preserve_permissions: bool,
@@ -127,6 +130,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     if words.action == Action::Create && args.json && file == Path::new("-") {
         return Err(Failure::usage("--json: standard output has the archive; give -f FILE"));
+    }
+    if words.action == Action::Create && (args.compressed || words.compressed) {
+        let hint = "leave -z out, and give the archive to gzip: ffs tar c IMAGE:/PATH | gzip";
+        return Err(Failure::usage("archives are made without compression").hint(hint));
     }
     signals::listen();
     let place = image_path(&words.image)?;

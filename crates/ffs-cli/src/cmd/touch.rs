@@ -123,7 +123,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let reference = args.reference.as_ref().and_then(|_| paths.pop());
     let session = Session::write(&image)?;
     let result = times(&session, reference.as_deref(), &args).and_then(|times| {
-        let mut changes = Changes::new(args.json);
+        let mut changes = Changes::new(args.json, false);
         for path in &paths {
             output::report(touch(&session, path, times, &args, &mut changes))?;
         }

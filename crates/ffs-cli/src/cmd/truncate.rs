@@ -90,7 +90,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let reference = args.reference.as_ref().and_then(|_| paths.pop());
     let session = Session::write(&image)?;
     let result = size_of(&session, reference.as_deref(), args.size).and_then(|size| {
-        let mut changes = Changes::new(args.json);
+        let mut changes = Changes::new(args.json, false);
         for path in &paths {
             output::report(change(&session, path, size, args.no_create, &mut changes))?;
         }

@@ -253,7 +253,7 @@ fn change(
 ) -> Outcome {
     let (image, paths) = one_image(paths)?;
     let session = Session::write(&image)?;
-    let mut changes = Changes::new(json);
+    let mut changes = Changes::new(json, false);
     let done = paths.iter().try_for_each(|path| {
         output::report(session.find(path, last).and_then(|file| {
             let value = || hex_of(&session, &file, name).filter(|_| json);

@@ -134,8 +134,10 @@ fn names_are_listed_and_selected() {
     let d = Dir::new();
     let image = built(&d, &[]);
     let dump = d.str("a.dump");
-    ok(&["dump", "-f", &dump, &image]);
+    // The old form of the options, in the order of their values.
+    ok(&["dump", "0ahf", "1", &dump, &image]);
     let listed = ok(&["restore", "-t", "-f", &dump]);
+    assert_eq!(ok(&["restore", "tf", &dump]), listed);
     assert!(listed.contains("Level 0 dump of") && listed.contains("\t./dir/sub/deep/leaf\n"));
     let some = ok(&["restore", "-t", "-v", "-f", &dump, "dir/sub"]);
     assert!(

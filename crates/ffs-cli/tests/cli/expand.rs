@@ -178,7 +178,7 @@ fn a_second_signal_does_not_end_the_server_of_an_expanded_image() {
             ended => break ended,
         }
     };
-    if ended.is_none_or(|status| status.code() == Some(130)) {
+    if !ended.is_some_and(|status| status.success()) {
         // A server that ended while it used its own mount waits until that is aborted.
         let _ = Command::new("umount").args(["-f", "-l", &dir]).status();
         panic!("the second signal ended the server: {ended:?}");

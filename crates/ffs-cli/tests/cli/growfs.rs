@@ -76,7 +76,7 @@ fn a_grown_file_and_a_grown_image_need_no_size() {
     let shown = ok(&["growfs", &image]);
     assert!(shown.contains("16.0MB -> 64.0MB"), "{shown}");
     fsck_clean(Path::new(&image));
-    fails(&["growfs", &image], 1, "not larger");
+    fails(&["growfs", &image], 1, "already fills its");
 }
 
 #[test]

@@ -232,15 +232,17 @@ fn a_name_that_is_in_no_image_is_not_taken_for_one() {
     let image = d.image("a.img", "8m", &[]);
     let (at, host) = (format!("{image}:/f"), d.file("f", b"text"));
     for args in [&["rm", &host][..], &["rm", &image], &["mkdir", &host], &["mv", &host, &image]] {
-        fails(args, 64, "no path in an image");
+        fails(args, 64, if args[0] == "mv" { "not in an image" } else { "no path in an image" });
     }
     ok(&["touch", &at]);
-    fails(&["touch", "-r", &host, &at], 64, &format!("{host}: no path in an image; `ffs cp`"));
-    fails(&["truncate", "-r", &host, &at], 64, "no path in an image");
+    fails(&["touch", "-r", &host, &at], 64, &format!("{host}: not in an image"));
+    fails(&["chmod", "644", &image, &host], 64, &format!("{host}: not in an image"));
+    let other = d.image("other.img", "8m", &[]);
+    fails(&["chown", "0", &image, &other], 64, "different images");
     fails(&["snapshot", "delete", &host], 1, "not on a mount of ffs");
     let link = format!("{image}:/link");
     fails(&["ln", "-s", &at, &link], 64, &format!("write: ffs ln -s /f {link}"));
-    ok(&["ln", "-s", "other.img:/f", &link]);
+    ok(&["ln", "-s", "none.img:/f", &link]);
     fails(&["tar", "xf", &host, &format!("{image}:/")], 1, "this is not a tar archive");
 }
 
@@ -263,6 +265,32 @@ fn a_missing_parent_is_named_with_the_command_that_makes_it() {
     }
     ok(&["mkdir", "-p", &format!("{image}:/no/dir")]);
     ok(&["cp", &host, &new]);
+    // Without a command where that would make another directory.
+    ok(&["ln", "-s", "nowhere", &format!("{image}:/link")]);
+    fails(&["touch", &format!("{image}:/link/f")], 1, "/link is a symbolic link to nowhere");
+    for path in ["/a\u{7}/f", "#77/f"] {
+        let refused = run(&["touch", &format!("{image}:{path}")]);
+        assert!(!text(&refused).contains("mkdir"), "{}", text(&refused));
+    }
+    let number = ok(&["ls", "-di", &format!("{image}:/no")]);
+    let number = format!("{image}:#{}/new", number.split_whitespace().next().unwrap());
+    ok(&["mkdir", "-p", &format!("{number}/dir")]);
+    assert_eq!(ok(&["ls", &format!("{image}:/no/new")]), "dir\n");
+}
+
+#[test]
+fn a_shell_takes_the_name_of_its_image_for_a_name() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let run = |script: &str| {
+        let mut shell = ffs();
+        shell.current_dir(d.path("")).args(["shell", "-w", "a.img"]);
+        shell.write_stdin(script).output().unwrap()
+    };
+    let done = run("ln -s a.img.old link\nmkdir a.img\nmv a.img b.img\nrm -d b.img\n");
+    assert!(done.status.success(), "{}", text(&done));
+    assert_eq!(ok(&["ls", &image]), "link\n");
+    assert!(text(&run("chgrp wheel /link\n")).contains("write chown :GROUP /PATH"));
 }
 
 #[test]
@@ -279,8 +307,8 @@ fn commands_of_other_programs_are_known_by_their_names() {
 }
 
 #[test]
-fn growfs_of_a_volume_that_fills_its_image_says_what_to_do() {
+fn growfs_of_a_volume_that_fills_its_image_shows_what_to_do() {
     let d = Dir::new();
     let image = d.image("a.img", "8m", &[]);
-    fails(&["growfs", &image], 1, "an image file with -s SIZE");
+    fails(&["growfs", &image], 1, "the file system already fills its 8388608 bytes");
 }

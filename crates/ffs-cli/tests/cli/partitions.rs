@@ -104,7 +104,7 @@ fn build_fills_a_partition_on_request() {
     let filled = size(&ok(&["build", "--into", "--fill", "--json", &partition, &tree]));
     assert!(fitted < filled && filled == 16 << 20, "{fitted} {filled}");
     fsck_clean(Path::new(&partition));
-    fails(&["growfs", &partition], 1, "not larger");
+    fails(&["growfs", &partition], 1, "already fills its");
     fails(&["build", &partition, &tree], 1, "--into");
     fails(&["build", "--fill", &d.str("new.img"), &tree], 1, "neither a partition nor a device");
     fails(&["build", "--into", "--fill", "--size", "8m", &partition, &tree], 64, "--size");

@@ -300,7 +300,7 @@ fn members_are_those_that_tar_extracts() {
         sh(&format!("mkdir wanted/{n} && tar xpf a.tar -C wanted/{n} {}", names.join(" ")));
         let place = format!("{image}:/{n}");
         ok(&["mkdir", &place]);
-        ok(&[&["tar", "xf", &archive, &place], *members].concat());
+        ok(&[&["tar", "xzf", &archive, &place], *members].concat());
         let listed = |root: &Path| {
             let mut all: Vec<String> = crate::common::walk(root)
                 .iter()
@@ -326,6 +326,7 @@ fn members_are_those_that_tar_extracts() {
     assert_eq!(ok(&["ls", &format!("{image}:/z/only")]), "first\n");
     fails(&["tar", "xf", &archive, &place, "../x"], 64, "'..'");
     fails(&["tar", "cf", &d.str("new.tar"), &place, "only"], 64, "only");
+    fails(&["tar", "czf", &d.str("new.tar"), &place], 64, "ffs tar c IMAGE:/PATH | gzip");
 }
 
 #[test]

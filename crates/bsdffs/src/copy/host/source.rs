@@ -280,7 +280,16 @@ impl HostWalk<'_> {
         paths: Paths,
     ) -> Result<Option<OpenDirectory>, CopyEnded> {
         let opened = at.open(OFlags::RDONLY | OFlags::DIRECTORY);
-        let read = opened.and_then(|fd| Ok((rustix::fs::fstat(&fd)?, names_in(&fd)?, fd)));
+        let mut top = self.device;
+        let one_file_system = self.options.one_file_system;
+        let read = opened.and_then(|fd| {
+            let stat = rustix::fs::fstat(&fd)?;
+            let other = *top.get_or_insert(stat.st_dev) != stat.st_dev && one_file_system;
+            // The names of another file system need not be readable.
+            let names = if other { Vec::new() } else { names_in(&fd)? };
+            Ok((stat, names, fd))
+        });
+        self.device = top;
         let (stat, remaining, fd) = match read {
             Ok(read) => read,
             Err(error) => return self.emitter.failed(&paths.shown, error).map(|()| None),
@@ -289,10 +298,6 @@ impl HostWalk<'_> {
         self.xattrs(&fd, &mut meta, &paths.shown)?;
         let path = paths.target.clone();
         self.emitter.entry(Entry { path, kind: EntryKind::Directory, meta, identity: None })?;
-        let top = *self.device.get_or_insert(stat.st_dev);
-        if self.options.one_file_system && stat.st_dev != top {
-            return Ok(None);
-        }
         let (fd, id) = (Arc::new(fd), FileId::of(&stat));
         Ok(Some(OpenDirectory { fd, requested: 0, id, paths, remaining }))
     }

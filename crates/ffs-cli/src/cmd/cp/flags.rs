@@ -55,7 +55,7 @@ pub(crate) struct Flags {
     /// The same as --update=older
     #[arg(short = 'u', id = "newer", overrides_with_all = ["update", "newer"])]
     newer: bool,
-    /// Copy a directory on another file system than its source without its content
+    /// Copy only the directory itself where another file system of the host is mounted
     #[arg(short = 'x', long)]
     pub(super) one_file_system: bool,
     /// Go on with an interrupted copy: skip complete files, complete the others

@@ -17,9 +17,9 @@ use super::directory;
 use crate::cmd::{self, cp};
 use crate::current;
 use crate::fail::{EX_USAGE, Failure, Outcome};
-use crate::output;
 use crate::session::{Session, held};
 use crate::spec::{Place, image_path, outside, place};
+use crate::{other_names, output};
 
 /// What the shell does after a command.
 pub(super) enum Next {
@@ -251,7 +251,10 @@ pub(super) fn run(definition: &mut clap::Command, words: &[OsString]) -> (u8, Ne
             }
         },
         Err(error) if !is_command => {
-            output::error(format!("no such command{}", suggestion(&error)));
+            let has = |command: &str| definition.find_subcommand(command).is_some();
+            let here = other_names::in_shell(name, has).map(|here| format!("; write {here}"));
+            let tip = here.unwrap_or_else(|| suggestion(&error));
+            output::error(format!("no such command{tip}"));
             (EX_USAGE, Next::Go)
         }
         Err(error) => (output::usage(error, usage_code(name)), Next::Go),

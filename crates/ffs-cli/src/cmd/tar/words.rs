@@ -21,6 +21,8 @@ pub(super) struct Words {
     pub action: Action,
     pub verbose: bool,
     pub keep: bool,
+    /// z, j or J was given.
+    pub compressed: bool,
     pub file: Option<PathBuf>,
     pub image: OsString,
     /// Members to extract, or none for all.
@@ -34,7 +36,7 @@ impl Words {
     /// A message about the wrong word.
     pub(super) fn parse(given: Option<Action>, words: &[OsString]) -> Result<Words, Failure> {
         let mut rest = words.iter();
-        let (mut verbose, mut keep, mut needs_file) = (false, false, false);
+        let (mut verbose, mut keep, mut needs_file, mut compressed) = (false, false, false, false);
         let mut action = given;
         if action.is_none() {
             let word = rest.next().map(|word| word.to_string_lossy()).unwrap_or_default();
@@ -46,6 +48,7 @@ impl Words {
                     'k' => keep = true,
                     'f' => needs_file = true,
                     'p' => {}
+                    'z' | 'j' | 'J' => compressed = true,
                     _ => return Err(unknown(&word)),
                 }
             }
@@ -63,7 +66,7 @@ impl Words {
             return Err(Failure::usage(format!("{other}: only one directory at a time"))
                 .hint("the archive is the value of -f"));
         }
-        Ok(Words { action, verbose, keep, file, image: image.clone(), members })
+        Ok(Words { action, verbose, keep, compressed, file, image: image.clone(), members })
     }
 }
 
@@ -91,6 +94,7 @@ mod tests {
             action,
             verbose: false,
             keep: false,
+            compressed: false,
             file: None,
             image: "a.img:/".into(),
             members: Vec::new(),
@@ -101,6 +105,7 @@ mod tests {
         assert_eq!((words.action, words.verbose, words.keep), (Action::Extract, true, true));
         assert_eq!(words.file, Some(PathBuf::from("a.tar")));
         assert_eq!(words.members, Vec::<OsString>::new());
+        assert!(parse(None, &["xzf", "a.tgz", "a.img:/"]).unwrap().compressed);
         let words = parse(None, &["x", "a.img:/", "etc", "bin"]).unwrap();
         assert_eq!(words.members, ["etc", "bin"]);
     }

@@ -1,0 +1,77 @@
+//! Command lines in forms of BSD that differ from those of the commands here.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::{Arg, Command};
+
+/// Changes the arguments of dump(8) and restore(8) from `first` on, if they have the old form:
+/// `0uaf FILE IMAGE`, letters without a dash, and their values behind them in the same order. The
+/// first argument has this form if it has only letters of options, at least two, and is no file.
+pub(crate) fn modernize(
+    command: &str,
+    definition: &Command,
+    args: &mut Vec<OsString>,
+    first: usize,
+) {
+    if !matches!(command, "dump" | "restore") {
+        return;
+    }
+    let Some(word) = args.get(first).and_then(|word| word.to_str()) else { return };
+    if word.len() < 2 || Path::new(word).exists() {
+        return;
+    }
+    let option = |letter| definition.get_arguments().find(|arg| arg.get_short() == Some(letter));
+    let letters: Option<Vec<(char, &Arg)>> =
+        word.chars().map(|letter| Some((letter, option(letter)?))).collect();
+    let Some(letters) = letters else { return };
+    let mut rest = args.split_off(first).into_iter().skip(1);
+    for (letter, arg) in letters {
+        let mut option = OsString::from(format!("-{letter}"));
+        if arg.get_action().takes_values()
+            && let Some(value) = rest.next()
+        {
+            option.push(value);
+        }
+        args.push(option);
+    }
+    args.extend(rest);
+}
+
+/// The arguments of `ffs snapshot create` for those of mksnap_ffs(8): the new snapshot, before
+/// which old versions want the mount point.
+pub(crate) fn of_mksnap(args: Vec<OsString>) -> Vec<OsString> {
+    let is_option = |arg: &&OsString| arg.to_str().is_some_and(|arg| arg.starts_with('-'));
+    let (options, mut operands): (Vec<_>, Vec<_>) = args.iter().skip(1).partition(is_option);
+    if operands.len() == 2 {
+        operands.remove(0);
+    }
+    let command = ["ffs", "snapshot", "create"].map(OsString::from);
+    command.into_iter().chain(options.into_iter().chain(operands).cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn modern(line: &str) -> String {
+        let command = ["u", "L", "0"].into_iter().fold(Command::new("dump"), |command, flag| {
+            let short = flag.chars().next().unwrap();
+            command.arg(Arg::new(flag).short(short).action(clap::ArgAction::SetTrue))
+        });
+        let command = command.arg(Arg::new("f").short('f')).arg(Arg::new("h").short('h'));
+        let mut args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        modernize("dump", &command, &mut args, 1);
+        args.iter().map(|arg| arg.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn values_follow_in_the_order_of_their_letters() {
+        assert_eq!(modern("dump 0uf out disk.img"), "dump -0 -u -fout disk.img");
+        assert_eq!(modern("dump 0hLf 2 - disk.img -u"), "dump -0 -h2 -L -f- disk.img -u");
+        assert_eq!(modern("dump 0f"), "dump -0 -f");
+        for same in ["dump disk.img", "dump -0f out disk.img", "dump 0q", "dump f out", "dump"] {
+            assert_eq!(modern(same), same);
+        }
+    }
+}
