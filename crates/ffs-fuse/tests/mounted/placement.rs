@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 
 pub(crate) const TESTS: &[Test] = &[
     ("placement_a_thread_joins_its_client_and_returns", joins_its_client_and_returns),
@@ -126,29 +127,31 @@ fn serves_others_while_its_client_computes() {
     fs::write(m.path("f"), "12345").unwrap();
     let (first, other) = (processors()[0], *processors().last().unwrap());
     if able() {
-        // The client computes on the processor of the thread, and another program needs it.
+        // The client computes on the processor of the thread, and another program needs it. Over
+        // io_uring each processor has its own thread, so the other program runs there, too.
         let noticed = || m.counter("vfs.fusefs.sched_idle_contended") > 0;
-        let contended = (0..100).any(|_| {
-            let (joined, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+        let contended = [other, first].into_iter().cycle().take(100).any(|processor| {
+            let ((joined, wait), stop) = (mpsc::channel(), AtomicBool::new(false));
             std::thread::scope(|scope| {
-                let client = scope.spawn(|| {
+                scope.spawn(|| {
+                    // It is dropped if the client fails.
+                    let joined = joined;
                     bind(first);
                     join(&m, &m.path("f"));
-                    joined.store(true, Ordering::Relaxed);
+                    joined.send(()).unwrap();
                     while !stop.load(Ordering::Relaxed) {
                         std::hint::spin_loop();
                     }
                 });
-                on_processor(other, || {
-                    while !joined.load(Ordering::Relaxed) && !client.is_finished() {
-                        std::hint::spin_loop();
-                    }
+                if wait.recv().is_ok() {
                     // The client computes until this is noticed, or for so many requests.
-                    let _ = (0..200).any(|_| {
-                        stat_often(&m.path("f"), 5);
-                        noticed()
+                    on_processor(processor, || {
+                        let _ = (0..200).any(|_| {
+                            stat_often(&m.path("f"), 5);
+                            noticed()
+                        });
                     });
-                });
+                }
                 stop.store(true, Ordering::Relaxed);
             });
             noticed()
