@@ -105,7 +105,7 @@ impl Examiner<'_> {
         match Command::Growfs(size).run(&*device) {
             Ok(()) => {}
             // It has the size already.
-            Err(AdminError::Size(_)) if !marked => {}
+            Err(AdminError::NotLarger { .. }) if !marked => {}
             Err(error) => out.push(wrong(format!("the next run fails: {error}"))),
         }
         self.is_whole("after the next run", out);
