@@ -114,6 +114,9 @@ pub(crate) fn build<'py>(
     force: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     let how = how.options()?;
+    let format = ImageFormat::of_name(image.path()).map_err(|format| {
+        PyValueError::new_err(format!("new images are raw or qcow2, not {}", format.name()))
+    })?;
     let builder = ImageBuilder::new()
         .newfs_options(how)
         .size(size)
@@ -121,7 +124,7 @@ pub(crate) fn build<'py>(
         .owner(owner)
         .acls(acls)
         .source_date_epoch(source_date_epoch)
-        .format(ImageFormat::of_name(image.path()));
+        .format(format);
     let mut trees = Vec::new();
     for source in &sources {
         let opened = py.detach(|| tree(source.path()));

@@ -119,6 +119,12 @@ def test_build_takes_archives_in_layers(tmp_path, source):
         assert volume.read_text("/dir/motd") == "Welcome\n" and volume.exists("/dir/file")
 
 
+def test_build_refuses_formats_that_are_only_read(tmp_path, source):
+    with pytest.raises(ValueError, match="raw or qcow2"):
+        ffs.build(tmp_path / "disk.vmdk", source)
+    assert not (tmp_path / "disk.vmdk").exists()
+
+
 def test_trees_go_in_and_out(volume, source, tmp_path):
     report = volume.copy_in(source)
     assert (report.files, report.hard_links, report.failed) == (2, 1, 0)

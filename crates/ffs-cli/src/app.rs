@@ -291,9 +291,8 @@ fn alone<A: Args>(
     let doc = doc(command);
     let mut line = command_line();
     let definition = line.get_subcommands_mut().find(|sub| sub.get_name() == command);
-    let definition = definition
-        .map(|sub| std::mem::take(sub).name(name).version(VERSION).args_override_self(true))
-        .unwrap_or_default();
+    let definition =
+        definition.map(|sub| std::mem::take(sub).name(name).version(VERSION)).unwrap_or_default();
     bsd_args::modernize(command, &definition, &mut args, 1);
     let matches = definition.try_get_matches_from(args);
     let parsed = matches.and_then(|matches| A::from_arg_matches(&matches));
@@ -315,8 +314,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The definition of the command line, with the texts of [`Doc`].
 pub(crate) fn command_line() -> Command {
-    // As with getopt(3) the last of two equal options counts.
-    let mut ffs = Ffs::command().after_help(TOP_HELP).args_override_self(true);
+    let mut ffs = Ffs::command().after_help(TOP_HELP);
     let names: Vec<String> = ffs.get_subcommands().map(|c| c.get_name().to_owned()).collect();
     for name in names {
         if let Some(doc) = doc(&name) {

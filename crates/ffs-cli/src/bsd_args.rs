@@ -25,15 +25,21 @@ pub(crate) fn modernize(
     let letters: Option<Vec<(char, &Arg)>> =
         word.chars().map(|letter| Some((letter, option(letter)?))).collect();
     let Some(letters) = letters else { return };
-    let mut rest = args.split_off(first).into_iter().skip(1);
+    let mut rest = args.split_off(first).into_iter().skip(1).peekable();
     for (letter, arg) in letters {
         let mut option = OsString::from(format!("-{letter}"));
-        if arg.get_action().takes_values()
-            && let Some(value) = rest.next()
-        {
+        let takes_value = arg.get_action().takes_values();
+        let Some(value) = rest.next_if(|_| takes_value) else {
+            args.push(option);
+            continue;
+        };
+        // A value that looks like an option must be attached.
+        if value.len() > 1 && value.as_encoded_bytes().starts_with(b"-") {
             option.push(value);
+            args.push(option);
+        } else {
+            args.extend([option, value]);
         }
-        args.push(option);
     }
     args.extend(rest);
 }
@@ -67,8 +73,8 @@ mod tests {
 
     #[test]
     fn values_follow_in_the_order_of_their_letters() {
-        assert_eq!(modern("dump 0uf out disk.img"), "dump -0 -u -fout disk.img");
-        assert_eq!(modern("dump 0hLf 2 - disk.img -u"), "dump -0 -h2 -L -f- disk.img -u");
+        assert_eq!(modern("dump 0uf out disk.img"), "dump -0 -u -f out disk.img");
+        assert_eq!(modern("dump 0hLf 2 - disk.img -u"), "dump -0 -h 2 -L -f - disk.img -u");
         assert_eq!(modern("dump 0f"), "dump -0 -f");
         for same in ["dump disk.img", "dump -0f out disk.img", "dump 0q", "dump f out", "dump"] {
             assert_eq!(modern(same), same);

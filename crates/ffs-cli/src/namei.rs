@@ -15,9 +15,6 @@ use crate::session::Session;
 use crate::spec::{ImagePath, Place, image_path, place};
 use crate::umask::umask;
 
-/// Why a new file cannot be made.
-pub(crate) const NO_PARENT: &str = "the parent directory does not exist";
-
 /// Looks up `path`.
 ///
 /// # Errors
@@ -155,15 +152,20 @@ impl Session {
             return failure;
         }
         let place = |path| format!("{}:{}", self.image(), show(path));
-        let failure = Failure::new(place(path), NO_PARENT);
+        let failure = Failure::new(place(path), "the parent directory does not exist");
         let parent = trim_slashes(
             trim_slashes(path).strip_suffix(basename(path).unwrap_or(b"")).unwrap_or(path),
         );
         // A link to a missing file is in the way, and a number is no name.
-        let link = self.find_opt(parent, Last::Keep).ok().flatten();
-        if let Some(to) = link.and_then(|link| self.ffs.readlink(&link).ok()) {
-            let link = show(parent);
-            return failure.hint(format!("{link} is a symbolic link to {}", show(&to)));
+        let ends = (1..parent.len()).filter(|&at| parent[at] == b'/').chain([parent.len()]);
+        let dangling = ends.map(|end| &parent[..end]).find_map(|path| {
+            let link = self.find_opt(path, Last::Keep).ok()??;
+            let to = self.ffs.readlink(&link).ok()?;
+            let found = self.find_opt(path, Last::Follow).ok()?;
+            found.is_none().then(|| format!("{} is a symbolic link to {}", show(path), show(&to)))
+        });
+        if let Some(link) = dangling {
+            return failure.hint(link);
         }
         let is_number =
             split_number(parent).is_some_and(|(_, rest)| components(rest).next().is_none());

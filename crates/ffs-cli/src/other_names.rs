@@ -35,9 +35,15 @@ const OTHER_NAMES: &[(&str, &str)] = &[
 
 /// The command of `ffs shell` for what people type. The image is not among its arguments.
 pub(crate) fn in_shell(typed: &str, has: impl Fn(&str) -> bool) -> Option<String> {
-    let here = find(typed).filter(|here| !here.contains('|'))?.trim_start_matches("ffs ");
+    let fits = |here: &&str| !here.contains('|') && !here.ends_with(" DIR");
+    let here = find(typed).filter(fits)?.trim_start_matches("ffs ");
     let here = here.replace("IMAGE:", "").replace(" IMAGE", "");
     has(here.split(' ').next()?).then_some(here)
+}
+
+/// Whether a command of other programs has this name.
+pub(crate) fn is_known(typed: &str) -> bool {
+    find(typed).is_some()
 }
 
 fn find(typed: &str) -> Option<&'static str> {
@@ -54,7 +60,7 @@ pub(crate) fn suggest(error: &mut Error) {
     };
     let Some(here) = find(typed) else { return };
     error.remove(ContextKind::SuggestedSubcommand);
-    let tip = StyledStr::from(format!("write {here}"));
+    let tip = StyledStr::from(format!("write: {here}"));
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
 }
 
@@ -76,7 +82,7 @@ mod tests {
     fn a_shell_has_the_image() {
         let has = |command: &str| ["chown", "rm"].contains(&command);
         assert_eq!(in_shell("chgrp", has).as_deref(), Some("chown :GROUP /PATH"));
-        for none in ["less", "format", "ls"] {
+        for none in ["less", "format", "extract", "ls"] {
             assert_eq!(in_shell(none, has), None);
         }
     }

@@ -28,7 +28,7 @@ use crate::changes::Changes;
 use crate::fail::{Failure, INTERRUPTED, Outcome, show};
 use crate::namei::{Last, basename};
 use crate::output;
-use crate::session::Session;
+use crate::session::{self, Session};
 use crate::signals;
 use crate::spec::{ImagePath, image_path};
 
@@ -77,11 +77,11 @@ struct Before {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let spec = image_path(&args.path)?;
-    // An image that cannot be written is an error before the work in the editor.
-    Session::write(&spec.image)?.finish()?;
     let session = Session::read(&spec.image)?;
     let result = read(&session, &spec.path);
     let before = session.finish_with(result)?;
+    // An image that cannot be opened for writing is an error before the work in the editor.
+    session::open(&spec.image, true)?;
     let dir = TempDir::with_prefix("ffs-edit-").map_err(|e| Failure::host(&env::temp_dir(), &e))?;
     let name = basename(&spec.path).unwrap_or(b"file");
     let copy = dir.path().join(OsStr::from_bytes(name));

@@ -8,9 +8,7 @@ use super::{Doc, EXIT};
 use crate::bsd;
 use crate::changes::Changes;
 use crate::fail::{Failure, Outcome, show};
-use crate::namei::{
-    Last, NO_PARENT, PathError, components, join, namei, names_in_one_image, parent, split_number,
-};
+use crate::namei::{Last, PathError, components, join, namei, names_in_one_image, split_number};
 use crate::output;
 use crate::session::Session;
 use crate::umask::umask;
@@ -67,6 +65,12 @@ fn make(session: &Session, path: &[u8], args: &Args, changes: &mut Changes) -> R
     }
     let below = split_number(path).map_or(path, |(_, rest)| rest);
     let mut so_far = path[..path.len() - below.len()].to_vec();
+    if !so_far.is_empty() {
+        let start = session.find(&so_far, Last::Follow)?;
+        if session.ffs.getattr(&start).kind != FileType::Directory {
+            return Err(session.failed(&so_far, Error::NotDirectory));
+        }
+    }
     so_far.push(b'/');
     let mut names = components(below).peekable();
     while let Some(name) = names.next() {
@@ -90,13 +94,7 @@ fn one(
     mode: Option<u16>,
     changes: &mut Changes,
 ) -> Result<(), Failure> {
-    let (dir, name) = parent(&session.ffs, &session.cred, path).map_err(|error| {
-        if error.is_not_found() {
-            let what = format!("{}:{}", session.image(), show(path));
-            return Failure::new(what, NO_PARENT).hint("-p makes that too");
-        }
-        session.failed(path, error)
-    })?;
+    let (dir, name) = session.find_parent_of_new(path)?;
     let failed = |error| session.failed(path, error);
     // A default access list of the directory takes the place of the umask.
     let listed = session.ffs.acls() && session.ffs.default_acl(&dir).map_err(failed)?.is_some();

@@ -267,7 +267,11 @@ fn a_missing_parent_is_named_with_the_command_that_makes_it() {
     ok(&["cp", &host, &new]);
     // Without a command where that would make another directory.
     ok(&["ln", "-s", "nowhere", &format!("{image}:/link")]);
-    fails(&["touch", &format!("{image}:/link/f")], 1, "/link is a symbolic link to nowhere");
+    for args in
+        [&["touch", &format!("{image}:/link/f")][..], &["mkdir", &format!("{image}:/link/d/e")]]
+    {
+        fails(args, 1, "/link is a symbolic link to nowhere");
+    }
     for path in ["/a\u{7}/f", "#77/f"] {
         let refused = run(&["touch", &format!("{image}:{path}")]);
         assert!(!text(&refused).contains("mkdir"), "{}", text(&refused));
@@ -275,6 +279,7 @@ fn a_missing_parent_is_named_with_the_command_that_makes_it() {
     let number = ok(&["ls", "-di", &format!("{image}:/no")]);
     let number = format!("{image}:#{}/new", number.split_whitespace().next().unwrap());
     ok(&["mkdir", "-p", &format!("{number}/dir")]);
+    fails(&["mkdir", "-p", &format!("{image}:#77")], 1, "no such file");
     assert_eq!(ok(&["ls", &format!("{image}:/no/new")]), "dir\n");
 }
 
@@ -290,7 +295,7 @@ fn a_shell_takes_the_name_of_its_image_for_a_name() {
     let done = run("ln -s a.img.old link\nmkdir a.img\nmv a.img b.img\nrm -d b.img\n");
     assert!(done.status.success(), "{}", text(&done));
     assert_eq!(ok(&["ls", &image]), "link\n");
-    assert!(text(&run("chgrp wheel /link\n")).contains("write chown :GROUP /PATH"));
+    assert!(text(&run("chgrp wheel /link\n")).contains("write: chown :GROUP /PATH"));
 }
 
 #[test]

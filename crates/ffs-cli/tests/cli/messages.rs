@@ -308,7 +308,7 @@ fn a_missing_parent_is_answered_with_p() {
     let d = Dir::new();
     let image = d.image("a.img", "8m", &[]);
     let deep = format!("{image}:/a/b/c");
-    fails(&["mkdir", &deep], 1, "-p makes that too");
+    fails(&["mkdir", &deep], 1, "make it: ffs mkdir -p");
     ok(&["mkdir", "-p", &deep]);
 }
 

@@ -387,15 +387,15 @@ fn returns_plausible_numbers(b: &Bench) {
         let taken: Vec<u64> = (0..20)
             .map(|n| {
                 let before = rustix::fs::statvfs(".").must().f_ffree;
-                sys::mkdir(&format!("d{n}"), 0o755).must();
-                sys::create(&format!("f{n}"), 0o644).must();
+                sys::mkdir(format!("d{n}"), 0o755).must();
+                sys::create(format!("f{n}"), 0o644).must();
                 before.wrapping_sub(rustix::fs::statvfs(".").must().f_ffree)
             })
             .collect();
         assert!(taken.contains(&2), "{taken:?}");
         for n in 0..20 {
-            sys::rmdir(&format!("d{n}")).must();
-            sys::unlink(&format!("f{n}")).must();
+            sys::rmdir(format!("d{n}")).must();
+            sys::unlink(format!("f{n}")).must();
         }
     }
 }

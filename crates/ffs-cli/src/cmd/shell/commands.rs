@@ -252,14 +252,19 @@ pub(super) fn run(definition: &mut clap::Command, words: &[OsString]) -> (u8, Ne
         },
         Err(error) if !is_command => {
             let has = |command: &str| definition.find_subcommand(command).is_some();
-            let here = other_names::in_shell(name, has).map(|here| format!("; write {here}"));
-            let tip = here.unwrap_or_else(|| suggestion(&error));
+            let tip = match other_names::in_shell(name, has) {
+                Some(here) => format!("; write: {here}"),
+                None if other_names::is_known(name) => NO_TIP.to_owned(),
+                None => suggestion(&error),
+            };
             output::error(format!("no such command{tip}"));
             (EX_USAGE, Next::Go)
         }
         Err(error) => (output::usage(error, usage_code(name)), Next::Go),
     }
 }
+
+const NO_TIP: &str = "; `help` lists the commands";
 
 /// What to type in place of a word that is no command.
 fn suggestion(error: &clap::Error) -> String {
@@ -270,7 +275,7 @@ fn suggestion(error: &clap::Error) -> String {
     };
     match similar {
         Some(word) => format!("; a similar one is {word}, and `help` lists all"),
-        None => "; `help` lists the commands".to_owned(),
+        None => NO_TIP.to_owned(),
     }
 }
 
