@@ -114,9 +114,8 @@ pub(crate) fn build<'py>(
     force: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     let how = how.options()?;
-    let format = ImageFormat::of_name(image.path()).map_err(|format| {
-        PyValueError::new_err(format!("new images are raw or qcow2, not {}", format.name()))
-    })?;
+    let format = ImageFormat::of_name(image.path());
+    let format = format.map_err(|error| PyValueError::new_err(error.to_string()))?;
     let builder = ImageBuilder::new()
         .newfs_options(how)
         .size(size)

@@ -192,7 +192,7 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
         Some(lab_program::NAME) => lab_args(args),
         _ => args,
     };
-    let command = command_of(&args);
+    let (at, command) = command_of(&args);
     let known = doc(command);
     output::set_command(&known.map_or("ffs".to_owned(), |_| format!("ffs {command}")));
     #[cfg(not(feature = "lab"))]
@@ -200,12 +200,10 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
         return finish(Err(failure), EX_USAGE);
     }
     let line = command_line();
-    let mut modern = args.clone();
-    if let Some(definition) = line.find_subcommand(command) {
-        let first = 1 + args.iter().position(|arg| arg == command).unwrap_or(0);
-        bsd_args::modernize(command, definition, &mut modern, first);
-    }
-    match line.try_get_matches_from(modern).and_then(|m| Ffs::from_arg_matches(&m)) {
+    let definition = line.find_subcommand(command);
+    let modern = definition.and_then(|sub| bsd_args::modernize(command, sub, &args, at + 1));
+    let matches = line.try_get_matches_from(modern.as_ref().unwrap_or(&args));
+    match matches.and_then(|m| Ffs::from_arg_matches(&m)) {
         Ok(ffs) => match log::set_filter(ffs.log) {
             Ok(()) => {
                 expand::set(ffs.write);
@@ -263,20 +261,25 @@ fn start_log(command: &str) {
     }
 }
 
-/// The first word that is neither an option nor the value of `--log`.
-fn command_of(args: &[OsString]) -> &str {
-    words_of(args).first().copied().unwrap_or_default()
+/// The first word that is neither an option nor the value of `--log`, with its position.
+fn command_of(args: &[OsString]) -> (usize, &str) {
+    words_at(args).first().copied().unwrap_or_default()
 }
 
 /// The words that are neither options nor the value of `--log`.
 fn words_of(args: &[OsString]) -> Vec<&str> {
-    let mut args = args.iter().skip(1).filter_map(|arg| arg.to_str());
+    words_at(args).into_iter().map(|(_, word)| word).collect()
+}
+
+/// As [`words_of`], with their positions.
+fn words_at(args: &[OsString]) -> Vec<(usize, &str)> {
+    let mut args = args.iter().enumerate().skip(1);
     let mut words = Vec::new();
-    while let Some(word) = args.next() {
-        match word {
-            "--log" => drop(args.next()),
-            option if option.starts_with('-') => {}
-            word => words.push(word),
+    while let Some((at, arg)) = args.next() {
+        match arg.to_str() {
+            Some("--log") => drop(args.next()),
+            Some(word) if !word.starts_with('-') => words.push((at, word)),
+            _ => {}
         }
     }
     words
@@ -285,7 +288,7 @@ fn words_of(args: &[OsString]) -> Vec<&str> {
 fn alone<A: Args>(
     name: &'static str,
     command: &str,
-    mut args: Vec<OsString>,
+    args: Vec<OsString>,
     run: fn(A) -> Outcome,
 ) -> u8 {
     let doc = doc(command);
@@ -293,7 +296,7 @@ fn alone<A: Args>(
     let definition = line.get_subcommands_mut().find(|sub| sub.get_name() == command);
     let definition =
         definition.map(|sub| std::mem::take(sub).name(name).version(VERSION)).unwrap_or_default();
-    bsd_args::modernize(command, &definition, &mut args, 1);
+    let args = bsd_args::modernize(command, &definition, &args, 1).unwrap_or(args);
     let matches = definition.try_get_matches_from(args);
     let parsed = matches.and_then(|matches| A::from_arg_matches(&matches));
     match parsed {
@@ -416,6 +419,12 @@ mod tests {
         // A name of both is an experiment.
         let serve = lab_args(["ffs-lab", "serve"].map(OsString::from).to_vec());
         assert_eq!(serve.len() == 3, cfg!(feature = "lab"));
+    }
+
+    #[test]
+    fn the_command_is_not_the_value_of_log() {
+        let args = ["ffs", "--log", "dump", "-v", "dump", "0f"].map(OsString::from);
+        assert_eq!(command_of(&args), (4, "dump"));
     }
 
     /// The exit code of a wrong command line of each command, by the table of the guide.

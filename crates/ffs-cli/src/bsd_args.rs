@@ -5,43 +5,41 @@ use std::path::Path;
 
 use clap::{Arg, Command};
 
-/// Changes the arguments of dump(8) and restore(8) from `first` on, if they have the old form:
-/// `0uaf FILE IMAGE`, letters without a dash, and their values behind them in the same order. The
-/// first argument has this form if it has only letters of options, at least two, and is no file.
+/// The arguments of dump(8) and restore(8) in the usual form, if they have the old one from `first`
+/// on: `0uaf FILE IMAGE`, letters without a dash, and their values behind them in the same order.
+/// An argument with this form has at least two letters, each of an option, and is no file.
 pub(crate) fn modernize(
     command: &str,
     definition: &Command,
-    args: &mut Vec<OsString>,
+    args: &[OsString],
     first: usize,
-) {
+) -> Option<Vec<OsString>> {
     if !matches!(command, "dump" | "restore") {
-        return;
+        return None;
     }
-    let Some(word) = args.get(first).and_then(|word| word.to_str()) else { return };
-    if word.len() < 2 || Path::new(word).exists() {
-        return;
+    let word = args.get(first)?.to_str().filter(|word| word.len() > 1)?;
+    if Path::new(word).exists() {
+        return None;
     }
     let option = |letter| definition.get_arguments().find(|arg| arg.get_short() == Some(letter));
-    let letters: Option<Vec<(char, &Arg)>> =
-        word.chars().map(|letter| Some((letter, option(letter)?))).collect();
-    let Some(letters) = letters else { return };
-    let mut rest = args.split_off(first).into_iter().skip(1).peekable();
+    let letters: Vec<(char, &Arg)> =
+        word.chars().map(|letter| Some((letter, option(letter)?))).collect::<Option<_>>()?;
+    let mut modern = args[..first].to_vec();
+    let mut rest = args[first + 1..].iter().cloned();
     for (letter, arg) in letters {
         let mut option = OsString::from(format!("-{letter}"));
-        let takes_value = arg.get_action().takes_values();
-        let Some(value) = rest.next_if(|_| takes_value) else {
-            args.push(option);
-            continue;
-        };
-        // A value that looks like an option must be attached.
-        if value.len() > 1 && value.as_encoded_bytes().starts_with(b"-") {
-            option.push(value);
-            args.push(option);
-        } else {
-            args.extend([option, value]);
+        let value = if arg.get_action().takes_values() { rest.next() } else { None };
+        match value {
+            // A value that looks like an option must be attached.
+            Some(value) if value.len() > 1 && value.as_encoded_bytes().starts_with(b"-") => {
+                option.push(value);
+                modern.push(option);
+            }
+            value => modern.extend([Some(option), value].into_iter().flatten()),
         }
     }
-    args.extend(rest);
+    modern.extend(rest);
+    Some(modern)
 }
 
 /// The arguments of `ffs snapshot create` for those of mksnap_ffs(8): the new snapshot, before
@@ -66,8 +64,8 @@ mod tests {
             command.arg(Arg::new(flag).short(short).action(clap::ArgAction::SetTrue))
         });
         let command = command.arg(Arg::new("f").short('f')).arg(Arg::new("h").short('h'));
-        let mut args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        modernize("dump", &command, &mut args, 1);
+        let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let args = modernize("dump", &command, &args, 1).unwrap_or(args);
         args.iter().map(|arg| arg.to_str().unwrap()).collect::<Vec<_>>().join(" ")
     }
 

@@ -36,7 +36,7 @@ pub(crate) fn parent(ffs: &Ffs, cred: &Cred, path: &[u8]) -> Result<(Vnode, Vec<
 /// As [`start`], of a path that ends in a name.
 fn start_of_name<'a>(ffs: &Ffs, path: &'a [u8]) -> Result<(Vnode, &'a [u8]), PathError> {
     let (at, rest) = start(ffs, path)?;
-    if path.starts_with(b"#") && components(rest).next().is_none() {
+    if is_number(path) {
         return Err(Error::Invalid("a number names a file, not its name in a directory").into());
     }
     Ok((at, rest))
@@ -49,6 +49,20 @@ pub(crate) fn split_number(path: &[u8]) -> Option<(Option<Ino>, &[u8])> {
     let (number, rest) = rest.split_at(end);
     let digits = std::str::from_utf8(number).ok().filter(|text| !text.starts_with('+'));
     Some((digits.and_then(|text| text.parse().ok()).map(Ino), rest))
+}
+
+/// Whether `path` is a number without a name behind it.
+pub(crate) fn is_number(path: &[u8]) -> bool {
+    split_number(path).is_some_and(|(_, rest)| components(rest).next().is_none())
+}
+
+/// The paths that lead to `path`: `/a`, `/a/b`, or `#1234`, `#1234/a`; the last one is `path`.
+pub(crate) fn prefixes(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let mut so_far = if path.starts_with(b"#") { Vec::new() } else { b"/".to_vec() };
+    components(path).map(move |name| {
+        so_far = join(&so_far, name);
+        so_far.clone()
+    })
 }
 
 /// Where a lookup of `path` begins, and the path from there.
@@ -153,12 +167,10 @@ impl Session {
         }
         let place = |path| format!("{}:{}", self.image(), show(path));
         let failure = Failure::new(place(path), "the parent directory does not exist");
-        let parent = trim_slashes(
-            trim_slashes(path).strip_suffix(basename(path).unwrap_or(b"")).unwrap_or(path),
-        );
-        // A link to a missing file is in the way, and a number is no name.
-        let ends = (1..parent.len()).filter(|&at| parent[at] == b'/').chain([parent.len()]);
-        let dangling = ends.map(|end| &parent[..end]).find_map(|path| {
+        let mut prefixes: Vec<Vec<u8>> = prefixes(path).collect();
+        prefixes.pop();
+        // A link to a missing file is in the way.
+        let dangling = prefixes.iter().find_map(|path| {
             let link = self.find_opt(path, Last::Keep).ok()??;
             let to = self.ffs.readlink(&link).ok()?;
             let found = self.find_opt(path, Last::Follow).ok()?;
@@ -167,9 +179,11 @@ impl Session {
         if let Some(link) = dangling {
             return failure.hint(link);
         }
-        let is_number =
-            split_number(parent).is_some_and(|(_, rest)| components(rest).next().is_none());
-        if is_number || show(parent).as_bytes() != parent {
+        // A number is no name, and a name with odd bytes is shown in another form.
+        let Some(parent) = prefixes.last().filter(|parent| !is_number(parent)) else {
+            return failure;
+        };
+        if show(parent).as_bytes() != parent {
             return failure;
         }
         failure.hint(format!("make it: ffs mkdir -p {}", shell_word(&place(parent))))
@@ -230,14 +244,6 @@ pub(crate) fn names_in_one_image(
         }
         None => Ok(split),
     }
-}
-
-/// `path` without slashes at its end.
-fn trim_slashes(mut path: &[u8]) -> &[u8] {
-    while let Some(shorter) = path.strip_suffix(b"/") {
-        path = shorter;
-    }
-    path
 }
 
 /// Splits arguments that must all be in one image.

@@ -17,7 +17,8 @@ use crate::fail::{Failure, shell_word, show};
 /// # Errors
 /// Its name ends like those of images in a format that `ffs` reads and does not make.
 pub(crate) fn format(path: &Path) -> Result<ImageFormat, Failure> {
-    ImageFormat::of_name(path).map_err(|format| {
+    ImageFormat::of_name(path).map_err(|error| {
+        let format = error.0;
         let (name, raw) = (show(path.as_os_str().as_bytes()), raw_name(path));
         let raw = show(raw.as_os_str().as_bytes());
         let (raw, word) = (shell_word(&raw), shell_word(&name));
@@ -29,8 +30,7 @@ pub(crate) fn format(path: &Path) -> Result<ImageFormat, Failure> {
             (None, Some(qemu @ "vpc")) => convert(&format!("{qemu} -o force_size=on"), &raw, &word),
             (None, qemu) => convert(qemu.unwrap_or("raw"), &raw, &word),
         };
-        let why = format!("new images are raw or qcow2, not {}", format.name());
-        Failure::new(name, why).hint(format!("make {raw}, then {next}"))
+        Failure::new(name, error).hint(format!("make {raw}, then {next}"))
     })
 }
 

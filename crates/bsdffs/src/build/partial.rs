@@ -1,6 +1,7 @@
 //! The file of an unfinished image.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind::AlreadyExists};
 use std::ops::Range;
@@ -29,15 +30,27 @@ impl ImageFormat {
     /// The format of a new file with this name: qcow2 if it ends in `.qcow2`.
     ///
     /// # Errors
-    /// The format, if images in it are read, but not made.
-    pub fn of_name(path: &Path) -> Result<ImageFormat, Format> {
+    /// The name is that of a format in which images are read, but not made.
+    pub fn of_name(path: &Path) -> Result<ImageFormat, UnmadeFormat> {
         match Format::of_name(path) {
             None => Ok(ImageFormat::Raw),
             Some(Format::Qcow2) => Ok(ImageFormat::Qcow2),
-            Some(other) => Err(other),
+            Some(other) => Err(UnmadeFormat(other)),
         }
     }
 }
+
+/// A format in which images are read, but not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnmadeFormat(pub Format);
+
+impl fmt::Display for UnmadeFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "new images are raw or qcow2, not {}", self.0.name())
+    }
+}
+
+impl std::error::Error for UnmadeFormat {}
 
 /// The file of an unfinished image, beside the final one. Removed on drop unless it was installed.
 pub(crate) struct PartialImage {

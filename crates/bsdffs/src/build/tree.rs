@@ -80,13 +80,10 @@ impl Source for TreeSource {
                 let options = HostSourceOptions {
                     xattrs: self.with_xattrs,
                     hard_links: true,
-                    identities: false,
                     data: self.with_data,
                     follow: true,
-                    follow_all: false,
-                    one_file_system: false,
-                    stream: false,
                     skip,
+                    ..HostSourceOptions::default()
                 };
                 return HostSource::new(path, b"", options).send(emitter);
             }

@@ -200,13 +200,10 @@ impl Demo {
         let options = HostSourceOptions {
             xattrs: true,
             hard_links: true,
-            identities: false,
             data: true,
             follow: true,
-            follow_all: false,
-            one_file_system: false,
-            stream: false,
             skip: self.skip.clone(),
+            ..HostSourceOptions::default()
         };
         let mut progress = CopyProgress(Progress::bytes("compare", None));
         let source = HostSource::new(&self.tree, b"", options);

@@ -8,7 +8,7 @@ use super::{Doc, EXIT};
 use crate::bsd;
 use crate::changes::Changes;
 use crate::fail::{Failure, Outcome, show};
-use crate::namei::{Last, PathError, components, join, namei, names_in_one_image, split_number};
+use crate::namei::{Last, PathError, is_number, namei, names_in_one_image, prefixes};
 use crate::output;
 use crate::session::Session;
 use crate::umask::umask;
@@ -63,23 +63,13 @@ fn make(session: &Session, path: &[u8], args: &Args, changes: &mut Changes) -> R
     if !args.parents {
         return one(session, path, args.mode, changes);
     }
-    let below = split_number(path).map_or(path, |(_, rest)| rest);
-    let mut so_far = path[..path.len() - below.len()].to_vec();
-    if !so_far.is_empty() {
-        let start = session.find(&so_far, Last::Follow)?;
-        if session.ffs.getattr(&start).kind != FileType::Directory {
-            return Err(session.failed(&so_far, Error::NotDirectory));
-        }
-    }
-    so_far.push(b'/');
-    let mut names = components(below).peekable();
-    while let Some(name) = names.next() {
-        so_far = join(&so_far, name);
-        let last = names.peek().is_none();
+    let mut prefixes = prefixes(path).peekable();
+    while let Some(so_far) = prefixes.next() {
+        let last = prefixes.peek().is_none();
         match namei(&session.ffs, &session.cred, &so_far, Last::Follow) {
             Ok(file) if session.ffs.getattr(&file).kind == FileType::Directory => {}
             Ok(_) => return Err(session.failed(&so_far, Error::NotDirectory)),
-            Err(PathError::Fs(Error::NotFound)) => {
+            Err(PathError::Fs(Error::NotFound)) if !is_number(&so_far) => {
                 one(session, &so_far, args.mode.filter(|_| last), changes)?;
             }
             Err(error) => return Err(session.failed(&so_far, error)),

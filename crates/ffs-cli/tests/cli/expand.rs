@@ -126,16 +126,23 @@ fn an_interrupted_expansion_leaves_no_file() {
     fsck_clean(&d.path("disk.img"));
 }
 
-#[test]
-fn a_compressed_image_is_expanded_and_mounted() {
+/// A compressed image and a directory to mount it on, if this process may mount.
+fn to_mount(d: &Dir) -> Option<(String, String)> {
     if !is_root() || !Path::new("/dev/fuse").exists() {
-        return println!("skipped: mounting needs root and /dev/fuse");
+        println!("skipped: mounting needs root and /dev/fuse");
+        return None;
     }
-    let d = Dir::new();
-    whole(&d);
-    let Some(image) = packed(&d, "xz", "xz") else { return };
+    whole(d);
+    let image = packed(d, "xz", "xz")?;
     let dir = d.str("mnt");
     fs::create_dir(&dir).unwrap();
+    Some((image, dir))
+}
+
+#[test]
+fn a_compressed_image_is_expanded_and_mounted() {
+    let d = Dir::new();
+    let Some((image, dir)) = to_mount(&d) else { return };
     assert!(!run(&["mount", &image, &dir]).status.success());
     ok(&["mount", "--write", &image, &dir]);
     let made = fs::write(Path::new(&dir).join("new"), "x");
@@ -149,14 +156,8 @@ fn a_compressed_image_is_expanded_and_mounted() {
 #[test]
 fn a_second_signal_does_not_end_the_server_of_an_expanded_image() {
     use rustix::process::{Pid, Signal, kill_process};
-    if !is_root() || !Path::new("/dev/fuse").exists() {
-        return println!("skipped: mounting needs root and /dev/fuse");
-    }
     let d = Dir::new();
-    whole(&d);
-    let Some(image) = packed(&d, "xz", "xz") else { return };
-    let dir = d.str("mnt");
-    fs::create_dir(&dir).unwrap();
+    let Some((image, dir)) = to_mount(&d) else { return };
     let mut server = Command::new(assert_cmd::cargo::cargo_bin!("ffs"))
         .args(["mount", "-f", "--write", &image, &dir])
         .spawn()

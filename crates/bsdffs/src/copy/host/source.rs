@@ -274,23 +274,24 @@ impl HostWalk<'_> {
         (Some(number), None)
     }
 
+    /// The attributes of an open directory, and the names in it that are copied.
+    fn names_in(&mut self, fd: &OwnedFd) -> rustix::io::Result<(Stat, Vec<CString>)> {
+        let stat = rustix::fs::fstat(fd)?;
+        let is_top = *self.device.get_or_insert(stat.st_dev) == stat.st_dev;
+        // The names of another file system need not be readable.
+        let copied = is_top || !self.options.one_file_system;
+        let names = if copied { names_in(fd)? } else { Vec::new() };
+        Ok((stat, names))
+    }
+
     fn directory(
         &mut self,
         at: Location<'_>,
         paths: Paths,
     ) -> Result<Option<OpenDirectory>, CopyEnded> {
         let opened = at.open(OFlags::RDONLY | OFlags::DIRECTORY);
-        let mut top = self.device;
-        let one_file_system = self.options.one_file_system;
-        let read = opened.and_then(|fd| {
-            let stat = rustix::fs::fstat(&fd)?;
-            let other = *top.get_or_insert(stat.st_dev) != stat.st_dev && one_file_system;
-            // The names of another file system need not be readable.
-            let names = if other { Vec::new() } else { names_in(&fd)? };
-            Ok((stat, names, fd))
-        });
-        self.device = top;
-        let (stat, remaining, fd) = match read {
+        let read = opened.and_then(|fd| Ok((self.names_in(&fd)?, fd)));
+        let ((stat, remaining), fd) = match read {
             Ok(read) => read,
             Err(error) => return self.emitter.failed(&paths.shown, error).map(|()| None),
         };

@@ -186,17 +186,12 @@ pub(super) struct Tree<'a> {
 impl Tree<'_> {
     /// Copies the tree into `sink`, until that stops the copy.
     pub(super) fn copy_to(&self, sink: &mut dyn Sink) -> Result<CopyReport, Failure> {
-        let skip = self.skip.to_vec();
         let options = HostSourceOptions {
-            xattrs: false,
             hard_links: true,
-            identities: false,
             data: true,
             follow: true,
-            follow_all: false,
-            one_file_system: false,
-            stream: false,
-            skip,
+            skip: self.skip.to_vec(),
+            ..HostSourceOptions::default()
         };
         let mut progress = CopyProgress(Progress::bytes("copy", None));
         Ok(transfer(HostSource::new(self.path, b"", options), sink, &mut progress)?)
