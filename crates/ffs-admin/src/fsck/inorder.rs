@@ -38,6 +38,9 @@ impl Threads {
     fn number(self, items: usize) -> usize {
         let useful = match self.chosen {
             Some(chosen) => chosen.min(items),
+            // Counting the processors reads files of the host. The work on a few items takes less
+            // time.
+            None if items < 2 * ITEMS_PER_THREAD => 0,
             // Threads wait for the device most of the time, so there are more than processors.
             None => {
                 let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -131,6 +134,13 @@ mod tests {
                 assert_eq!(got, (0..items).map(|i| (i, i * i)).collect::<Vec<_>>());
             }
         }
+    }
+
+    #[test]
+    fn few_items_have_no_threads() {
+        assert_eq!(Threads::new(None).number(2 * ITEMS_PER_THREAD - 1), 0);
+        assert!(Threads::new(None).number(1000) >= 2);
+        assert_eq!(Threads::new(Some(3)).number(1000), 3);
     }
 
     #[test]
