@@ -50,9 +50,7 @@ impl ArchiveFile {
                 let failure = Failure::plain(format!("{what} is not written to a terminal"));
                 return Err(failure.hint("give -f FILE, or redirect standard output"));
             }
-            // Rust's standard output searches what is written for the ends of lines.
-            let fd = rustix::io::dup(io::stdout()).map_err(|error| fail(error.into()))?;
-            return Ok(stream(File::from(fd)));
+            return output::data().map(stream).map_err(fail);
         }
         if let Ok(found) = fs::metadata(path) {
             if spec::file_of(image).is_some_and(|image| same_file(&image, &found)) {

@@ -10,6 +10,7 @@ pub(crate) use bsdffs::namei::{Last, PathError, basename, components, join};
 use bsdffs::namei::{namei_from, parent_from, target_from};
 use ffs_core::{Attr, Cred, Error, Ffs, Ino, NodeKind, Vnode};
 
+use crate::current;
 use crate::fail::{Failure, shell_word, show};
 use crate::session::Session;
 use crate::spec::{ImagePath, Place, image_path, place};
@@ -186,7 +187,20 @@ impl Session {
         if show(parent).as_bytes() != parent {
             return failure;
         }
-        failure.hint(format!("make it: ffs mkdir -p {}", shell_word(&place(parent))))
+        failure.hint(format!("make it: {}", self.command("mkdir -p", parent)))
+    }
+
+    /// `command` with `path` of this image, as the user types it here.
+    fn command(&self, command: &str, path: &[u8]) -> String {
+        match (current::is(self.image().as_ref()), path) {
+            (true, b"") => command.to_owned(),
+            (true, path) => format!("{command} {}", shell_word(&show(path))),
+            (false, b"") => format!("ffs {command} {}", self.word()),
+            (false, path) => {
+                let place = format!("{}:{}", self.image(), show(path));
+                format!("ffs {command} {}", shell_word(&place))
+            }
+        }
     }
 
     /// A failure at `path` of this image.
@@ -200,10 +214,10 @@ impl Session {
         let failure = Failure::new(format!("{}:{}", self.image(), show(path)), &error);
         match error {
             PathError::Fs(Error::NotFound) => {
-                failure.hint(format!("see what is there: ffs ls {}", self.word()))
+                failure.hint(format!("see what is there: {}", self.command("ls", b"")))
             }
             PathError::Fs(Error::NoSpace | Error::NoInodes) => {
-                failure.hint(format!("see how full it is: ffs df {}", self.word()))
+                failure.hint(format!("see how full it is: {}", self.command("df", b"")))
             }
             PathError::Fs(Error::Format(_)) => {
                 failure.hint(format!("check it: ffs fsck -n {}", self.word()))

@@ -1,6 +1,8 @@
 //! What goes to standard output and standard error: messages, tables, JSON.
 
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -101,6 +103,27 @@ pub(crate) fn usage(mut error: clap::Error, code: u8) -> u8 {
 pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
     BufWriter::with_capacity(1 << 16, io::stdout().lock())
 }
+
+/// Standard output for data, without a buffer. Rust's own searches all data for the ends of lines.
+///
+/// # Errors
+/// It cannot be duplicated.
+pub(crate) fn data() -> io::Result<File> {
+    let fd = rustix::io::dup(io::stdout())?;
+    enlarge_pipe(&fd);
+    Ok(File::from(fd))
+}
+
+/// Enlarges the buffer of a pipe, by default 64 KiB, so that its two sides wait for each other less
+/// often. What is no pipe stays as it is.
+#[cfg(target_os = "linux")]
+fn enlarge_pipe(fd: &OwnedFd) {
+    // More than this leaves the cache of a processor. It fails for a user with many such pipes.
+    let _ = rustix::pipe::fcntl_setpipe_size(fd, 256 << 10);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn enlarge_pipe(_: &OwnedFd) {}
 
 /// Whether standard output is a terminal.
 pub(crate) fn to_terminal() -> bool {

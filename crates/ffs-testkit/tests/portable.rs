@@ -35,6 +35,7 @@ const LIST: &[(&str, How, &str)] = &[
     ("ffs-cli/src/cmd/umount.rs", Optional, "the mount table, in a message"),
     ("ffs-cli/src/hugepages.rs", Branch, "a setting of glibc"),
     ("ffs-cli/src/memory.rs", Optional, "available memory"),
+    ("ffs-cli/src/output.rs", Branch, "the size of a pipe"),
     ("ffs-cli/src/signals.rs", Optional, "signals that the caller ignores"),
     ("ffs-core/src/error.rs", Branch, "FreeBSD has no ENODATA"),
     ("ffs-device/src/file.rs", Branch, "sectors, holes and their removal"),

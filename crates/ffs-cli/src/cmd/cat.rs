@@ -35,13 +35,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let mut out = output::stdout();
+    let mut out = output::data()?;
     for arg in &args.paths {
         let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::File)?;
         output::report(write(&session, &spec.path, &mut out))?;
         session.finish()?;
     }
-    out.flush()?;
     Ok(u8::from(output::errors() > 0))
 }
 

@@ -354,3 +354,18 @@ fn birth_times_are_kept_and_gnu_tar_does_not_warn() {
         assert!(option.is_some() || list.stderr.is_empty(), "{}", text(&list));
     }
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn pipes_that_take_data_are_enlarged() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    ok(&["cp", &d.file("f", b"text"), &format!("{image}:/f")]);
+    let file = format!("{image}:/f");
+    for args in [&["tar", "c", &image][..], &["cat", &file], &["dump", "-f", "-", &image]] {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin("ffs"));
+        assert!(command.args(args).stdout(write).status().unwrap().success(), "{args:?}");
+        assert_eq!(rustix::pipe::fcntl_getpipe_size(&read).unwrap(), 256 << 10, "{args:?}");
+    }
+}
