@@ -57,7 +57,9 @@ impl ArchiveFile {
                 return Err(Failure::new(path.display(), "is the image that is read"));
             }
             if !found.is_file() {
-                return File::options().write(true).open(path).map(stream).map_err(fail);
+                return signals::open_for_writing(path).map(stream).map_err(|error| {
+                    if signals::interrupted() { Failure::interrupted() } else { fail(error) }
+                });
             }
         }
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());

@@ -191,7 +191,7 @@ impl Session {
     }
 
     /// `command` with `path` of this image, as the user types it here.
-    fn command(&self, command: &str, path: &[u8]) -> String {
+    pub(crate) fn command(&self, command: &str, path: &[u8]) -> String {
         match (current::is(self.image().as_ref()), path) {
             (true, b"") => command.to_owned(),
             (true, path) => format!("{command} {}", shell_word(&show(path))),

@@ -46,10 +46,11 @@ pub(crate) fn errors() -> u64 {
 /// Prints the error of one of several arguments, and lets the command go on.
 ///
 /// # Errors
-/// The reader of standard output closed the pipe: the command ends without a message.
+/// The failure ends the command: the command line is wrong, a signal came, or the reader of
+/// standard output closed the pipe.
 pub(crate) fn report(result: Result<(), Failure>) -> Result<(), Failure> {
     match result {
-        Err(failure) if failure.text.is_empty() => return Err(failure),
+        Err(failure) if failure.code != 1 => return Err(failure),
         Err(failure) => error(failure.text),
         Ok(()) => {}
     }
@@ -117,13 +118,13 @@ pub(crate) fn data() -> io::Result<File> {
 /// Enlarges the buffer of a pipe, by default 64 KiB, so that its two sides wait for each other less
 /// often. What is no pipe stays as it is.
 #[cfg(target_os = "linux")]
-fn enlarge_pipe(fd: &OwnedFd) {
+pub(crate) fn enlarge_pipe(fd: &OwnedFd) {
     // More than this leaves the cache of a processor. It fails for a user with many such pipes.
     let _ = rustix::pipe::fcntl_setpipe_size(fd, 256 << 10);
 }
 
 #[cfg(not(target_os = "linux"))]
-fn enlarge_pipe(_: &OwnedFd) {}
+pub(crate) fn enlarge_pipe(_: &OwnedFd) {}
 
 /// Whether standard output is a terminal.
 pub(crate) fn to_terminal() -> bool {

@@ -10,7 +10,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -195,6 +195,33 @@ pub(crate) struct StoppableReader(File);
 pub(crate) fn open(path: &Path) -> io::Result<StoppableReader> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     File::options().read(true).custom_flags(flags).open(path).map(StoppableReader)
+}
+
+/// Opens `path` for writing, and waits for the reader of a FIFO until a signal comes.
+///
+/// # Errors
+/// The system's error, or a signal.
+pub(crate) fn open_for_writing(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = loop {
+        match File::options().write(true).custom_flags(flags).open(path) {
+            // No process has the FIFO open for reading. The system has no event for that. A device
+            // that does not exist has the same error.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => {
+                if !std::fs::metadata(path)?.file_type().is_fifo() {
+                    return Err(error);
+                }
+                if interrupted() {
+                    return Err(self::error());
+                }
+                thread::sleep(Duration::from_millis(50));
+            }
+            other => break other?,
+        }
+    };
+    let flags = rustix::fs::fcntl_getfl(&file)?;
+    rustix::fs::fcntl_setfl(&file, flags.difference(OFlags::NONBLOCK))?;
+    Ok(file)
 }
 
 impl StoppableReader {

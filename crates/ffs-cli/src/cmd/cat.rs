@@ -12,7 +12,6 @@ use crate::output;
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
 use crate::signals;
-use crate::spec::image_path;
 use bsdffs::copy::READ_SIZE;
 
 pub(crate) const DOC: Doc = Doc {
@@ -36,11 +35,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::data()?;
-    for arg in &args.paths {
-        let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::File)?;
-        output::report(write(&session, &spec.path, &mut out))?;
-        session.finish()?;
-    }
+    Session::read_each(&args.paths, AtEnd::File, |session, place| {
+        write(session, &place.path, &mut out)
+    })?;
     Ok(u8::from(output::errors() > 0))
 }
 
@@ -50,7 +47,7 @@ fn write(session: &Session, path: &[u8], out: &mut dyn Write) -> Result<(), Fail
         FileType::Regular => {}
         FileType::Directory => {
             let failure = session.failed(path, ffs_core::Error::IsDirectory);
-            return Err(failure.hint("list it with ffs ls"));
+            return Err(failure.hint(format!("list it: {}", session.command("ls", path))));
         }
         kind => {
             let what = format!("{}:{}", session.image(), crate::fail::show(path));

@@ -12,7 +12,6 @@ use crate::fail::{Outcome, show};
 use crate::output::{self, human};
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
-use crate::spec::image_path;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[("ffs df disk.img", "how full it is"), ("ffs df --json *.img", "for programs")],
@@ -64,12 +63,11 @@ struct Line {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let mut lines = Vec::new();
-    for arg in &args.images {
-        let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::Root)?;
+    Session::read_each(&args.images, AtEnd::Root, |session, place| {
         let (s, g) = (session.ffs.statfs(), session.ffs.geometry());
         let unit = u64::from(s.fsize);
         lines.push(Line {
-            image: show(spec.image.as_bytes()),
+            image: show(place.image.as_bytes()),
             format: if g.format == Format::Ufs1 { "UFS1" } else { "UFS2" },
             block_size: s.bsize,
             fragment_size: s.fsize,
@@ -80,15 +78,16 @@ pub(crate) fn run(args: Args) -> Outcome {
             inodes: s.inodes,
             inodes_free: s.inodes_free,
         });
-        session.finish()?;
-    }
+        Ok(())
+    })?;
     let mut out = output::stdout();
     match args.json {
         true => lines.iter().try_for_each(|line| output::json_line(&mut out, line))?,
+        false if lines.is_empty() => {}
         false => write!(out, "{}", table(&lines, args.kib))?,
     }
     out.flush()?;
-    Ok(0)
+    Ok(u8::from(output::errors() > 0))
 }
 
 fn table(lines: &[Line], kib: bool) -> String {

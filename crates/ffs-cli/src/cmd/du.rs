@@ -15,7 +15,6 @@ use crate::namei::Last;
 use crate::output::{self, JsonName, short_size};
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
-use crate::spec::image_path;
 use crate::walk::{Next, Step, Visit, walk};
 
 pub(crate) const DOC: Doc = Doc {
@@ -93,22 +92,16 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::stdout();
     let mut total: u64 = 0;
     let mut images: BTreeMap<OsString, Linked> = BTreeMap::new();
-    for arg in &args.paths {
-        let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::Root)?;
+    Session::read_each(&args.paths, AtEnd::Root, |session, place| {
         // One image may have two names. A partition, URI or snapshot has only that of its argument.
-        let image = fs::canonicalize(&spec.image).map_or(spec.image, OsString::from);
+        let image = fs::canonicalize(&place.image).map_or(place.image.clone(), OsString::from);
         let linked = images.entry(image).or_default();
         linked.here.clear();
-        let result = usage(&session, &spec.path, &args, linked, &mut out);
-        match session.finish_with(result) {
-            Ok(bytes) => {
-                total = bytes.saturating_add(total);
-                linked.before.append(&mut linked.here);
-            }
-            Err(failure) if crate::signals::interrupted() => return Err(failure),
-            Err(failure) => output::error(failure.text),
-        }
-    }
+        let bytes = usage(session, &place.path, &args, linked, &mut out)?;
+        total = bytes.saturating_add(total);
+        linked.before.append(&mut linked.here);
+        Ok(())
+    })?;
     if args.total {
         print(&mut out, &args, total, b"total")?;
     }

@@ -17,7 +17,6 @@ use crate::output::{self, JsonName};
 use crate::owner;
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
-use crate::spec::image_path;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -71,16 +70,13 @@ struct JsonLine {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::stdout();
-    for (at, arg) in args.paths.iter().enumerate() {
-        let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::Root)?;
-        if at > 0 && !args.json {
+    let mut first = true;
+    Session::read_each(&args.paths, AtEnd::Root, |session, place| {
+        if !std::mem::take(&mut first) && !args.json {
             writeln!(out)?;
         }
-        let result = print(&session, &spec.path, &args, &mut out);
-        if let Err(failure) = session.finish_with(result) {
-            output::error(failure.text);
-        }
-    }
+        print(session, &place.path, &args, &mut out)
+    })?;
     out.flush()?;
     Ok(u8::from(output::errors() > 0))
 }

@@ -120,14 +120,13 @@ pub(crate) fn run(args: Args) -> Outcome {
     let paths = args.paths.iter().map(|arg| image_path(arg)).collect::<Result<Vec<_>, _>>()?;
     let several = paths.iter().any(|path| path.image != paths[0].image);
     let mut before = Before::Nothing;
-    for path in &paths {
-        let end = if args.directory { AtEnd::File } else { AtEnd::Root };
-        let (session, spec) = Session::read_at(path, end)?;
-        let mut list = List { args: &args, session: &session, several, before, out: &mut out };
-        let result = list.argument(&spec.path);
+    let end = if args.directory { AtEnd::File } else { AtEnd::Root };
+    Session::read_each(&args.paths, end, |session, place| {
+        let mut list = List { args: &args, session, several, before, out: &mut out };
+        let result = list.argument(&place.path);
         before = list.before;
-        session.finish_with(result)?;
-    }
+        result
+    })?;
     out.flush()?;
     Ok(u8::from(output::errors() > 0))
 }

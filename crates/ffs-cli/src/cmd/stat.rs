@@ -18,7 +18,6 @@ use crate::namei::last;
 use crate::output::{self, JsonFile, JsonName, mode_string, time};
 use crate::session::Session;
 use crate::session::snapshot::AtEnd;
-use crate::spec::image_path;
 use bsdffs::flags;
 
 pub(crate) const DOC: Doc = Doc {
@@ -95,15 +94,10 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Err(Failure::usage(text));
     }
     let mut out = output::stdout();
-    for arg in &args.paths {
-        let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::File)?;
-        let result = look(&session, &spec.path, &args, &mut out);
-        match session.finish_with(result) {
-            Ok(stat) if args.json => output::json_line(&mut out, &stat)?,
-            Ok(_) => {}
-            Err(failure) => output::error(failure.text),
-        }
-    }
+    Session::read_each(&args.paths, AtEnd::File, |session, place| {
+        let stat = look(session, &place.path, &args, &mut out)?;
+        if args.json { output::json_line(&mut out, &stat) } else { Ok(()) }
+    })?;
     out.flush()?;
     Ok(u8::from(output::errors() > 0))
 }

@@ -170,24 +170,16 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 fn list(paths: &[OsString], last: Last, json: bool) -> Outcome {
     let mut out = output::stdout();
-    for arg in paths {
-        let (session, spec) = Session::read_at(&image_path(arg)?, AtEnd::File)?;
-        let result = attributes(&session, &spec.path, last);
-        let found = match session.finish_with(result) {
-            Ok(found) => found,
-            Err(failure) => {
-                output::error(failure.text);
-                continue;
-            }
-        };
+    Session::read_each(paths, AtEnd::File, |session, place| {
+        let found = attributes(session, &place.path, last)?;
         if !json && paths.len() > 1 {
-            output::name(&mut out, &spec.path)?;
+            output::name(&mut out, &place.path)?;
             writeln!(out, ":")?;
         }
         for (space, name, bytes) in found {
             let namespace = output::namespace_name(space);
             if json {
-                let (path, attribute) = (JsonName::new(&spec.path), JsonName::new(&name));
+                let (path, attribute) = (JsonName::new(&place.path), JsonName::new(&name));
                 let line = JsonLine { path, namespace, attribute, bytes };
                 output::json_line(&mut out, &line)?;
             } else {
@@ -196,7 +188,8 @@ fn list(paths: &[OsString], last: Last, json: bool) -> Outcome {
                 writeln!(out)?;
             }
         }
-    }
+        Ok(())
+    })?;
     out.flush()?;
     Ok(u8::from(output::errors() > 0))
 }

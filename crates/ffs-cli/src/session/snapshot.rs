@@ -9,6 +9,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 use std::sync::Arc;
 
 use bsdffs::namei::{Last, components, namei};
@@ -17,8 +18,9 @@ use ffs_device::BlockDevice;
 use ffs_image::Opened;
 
 use super::Session;
-use crate::fail::{Failure, show};
-use crate::spec::{ImagePath, Place, outside};
+use crate::fail::{Failure, shell_word, show};
+use crate::spec::{ImagePath, Place, image_path, outside};
+use crate::{current, output};
 
 /// The meaning of a path that ends at a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +82,26 @@ impl Session {
         Session::read(&place.image)?.through(place.clone(), end)
     }
 
+    /// Calls `work` for each of `args`, IMAGE:/PATH, with the volume as [`Session::read_at`] mounts
+    /// it. A failure is printed, and the next one follows.
+    ///
+    /// # Errors
+    /// As [`output::report`].
+    pub(crate) fn read_each(
+        args: &[OsString],
+        end: AtEnd,
+        mut work: impl FnMut(&Session, &ImagePath) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        args.iter().try_for_each(|arg| {
+            let place = image_path(arg)?;
+            let result = Session::read_at(&place, end).and_then(|(session, place)| {
+                let result = work(&session, &place);
+                session.finish_with(result)
+            });
+            output::report(result)
+        })
+    }
+
     /// The volume that `place` in this one leads to, through each snapshot on the way.
     pub(crate) fn through(
         self,
@@ -138,6 +160,12 @@ impl Session {
         let place = ImagePath { image, path: path.to_vec() };
         if let Ok(Some(_)) = self.snapshot_at(&place, AtEnd::File) {
             return Some(refusal(&place));
+        }
+        let own = Path::new(self.image()).file_name().map(OsStr::as_bytes);
+        if current::is(&place.image) && path[..at].rsplit(|&byte| byte == b'/').next() == own {
+            let failure = Failure::new(show(path), "no such file");
+            let inside = shell_word(&show(&path[at + 1..])).into_owned();
+            return Some(failure.hint(format!("in the shell a path has no image: {inside}")));
         }
         let why = format!("no snapshot is {} in this volume", show(&path[..at]));
         let list = format!("list them: ffs snapshot list {}", self.word());

@@ -368,3 +368,12 @@ fn sweep_prints_a_line_for_each_value_and_writes_figures() {
     fail("memory=16m,1m", "16m to 4g");
     fail("machine=nvme2018", "did you mean 'nvme2019'?");
 }
+
+#[test]
+fn the_state_of_the_readme_exists() {
+    let readme = include_str!("../../../../README.md");
+    let line = readme.lines().find(|line| line.contains("lab crash --only")).unwrap();
+    let state = line.split_whitespace().skip_while(|word| *word != "--only").nth(1).unwrap();
+    assert!(include_str!("../../../../docs/lab/crash.md").contains(state));
+    assert!(ok(&["lab", "crash", "--only", state]).contains("No rule is broken"));
+}

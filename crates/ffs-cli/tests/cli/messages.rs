@@ -376,3 +376,28 @@ fn refusals_say_what_to_do() {
     fails(&["sysctl", &image], 1, "not a directory that an image is mounted on");
     fails(&["stat", "-c", "many", &dir], 64, "a number of at least 1 is wanted");
 }
+
+#[test]
+fn an_image_that_cannot_be_read_does_not_end_a_list() {
+    let d = Dir::new();
+    let (image, none) = (d.image("a.img", "8m", &[]), d.str("none.img"));
+    ok(&["touch", &format!("{image}:/file")]);
+    let (at, nowhere) = (format!("{image}:/file"), format!("{none}:/file"));
+    for (command, part) in [
+        (&["df"][..], "a.img  UFS2"),
+        (&["ls"], "/file"),
+        (&["du"], "/file"),
+        (&["stat"], "/file"),
+        (&["getfacl"], "/file"),
+        (&["cat"], ""),
+        (&["xattr", "ls"], ""),
+    ] {
+        let pair = if command[0] == "df" { [&none, &image] } else { [&nowhere, &at] };
+        let mut args = command.to_vec();
+        args.extend(pair.map(String::as_str));
+        let output = run(&args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {}", text(&output));
+        assert!(String::from_utf8_lossy(&output.stdout).contains(part), "{args:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(&none), "{args:?}");
+    }
+}

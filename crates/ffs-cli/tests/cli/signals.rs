@@ -83,6 +83,8 @@ fn a_command_that_waits_for_a_pipe_ends_with_a_signal() {
         &["build", "--size", "8m", &new, &pipe],
         &["disk", "create", &new, "--swap", "1m", "--pmbr", &pipe],
         &["shell", "-w", &image, "-f", &pipe],
+        &["tar", "cf", &pipe, &root],
+        &["dump", "-0", "-f", &pipe, &image],
     ]
     .into_iter()
     .enumerate()
@@ -150,6 +152,11 @@ fn a_pipe_is_read_to_its_end() {
     assert_eq!(code(child, "cp"), Some(0));
     let copy = ffs().args(["cat", &format!("{image}:/pipe")]).output().unwrap();
     assert!(copy.stdout == bytes);
+    // In the other direction, too.
+    let child = started(&["tar", "cf", &d.str("pipe"), &format!("{image}:/pipe")]);
+    let archive = fs::read(&pipe).unwrap();
+    assert_eq!(code(child, "tar"), Some(0));
+    assert!(archive.windows(bytes.len()).any(|part| part == bytes));
     // A writer that ends before the reader begins.
     let script = format!("printf abc | (sleep 0.3; {} cp - {image}:/stdin)", "\"$FFS\"");
     let done = Command::new("sh").args(["-c", &script]).env("FFS", ffs().get_program()).status();

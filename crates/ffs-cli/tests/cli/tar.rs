@@ -362,7 +362,12 @@ fn pipes_that_take_data_are_enlarged() {
     let image = d.image("a.img", "8m", &[]);
     ok(&["cp", &d.file("f", b"text"), &format!("{image}:/f")]);
     let file = format!("{image}:/f");
-    for args in [&["tar", "c", &image][..], &["cat", &file], &["dump", "-f", "-", &image]] {
+    for args in [
+        &["tar", "c", &image][..],
+        &["cat", &file],
+        &["cp", &file, "-"],
+        &["dump", "-f", "-", &image],
+    ] {
         let (read, write) = rustix::pipe::pipe().unwrap();
         let mut command = Command::new(assert_cmd::cargo::cargo_bin("ffs"));
         assert!(command.args(args).stdout(write).status().unwrap().success(), "{args:?}");

@@ -16,6 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::fail::Failure;
+use crate::output;
 use crate::signals;
 
 /// Zeros for holes.
@@ -60,6 +61,7 @@ impl StreamSink {
                     .map_err(failed)?
             }
         };
+        output::enlarge_pipe(&fd);
         Ok(Some(StreamSink { fd, shown, at: 0, size: 0 }))
     }
 

@@ -254,6 +254,8 @@ pub(super) fn run(definition: &mut clap::Command, words: &[OsString]) -> (u8, Ne
             let has = |command: &str| definition.find_subcommand(command).is_some();
             let tip = match other_names::in_shell(name, has) {
                 Some(here) => format!("; write: {here}"),
+                None if name == "ffs" => "; in the shell a command is typed without ffs".to_owned(),
+                None if OUTSIDE.contains(&name) => LEAVE.to_owned(),
                 None if other_names::is_known(name) => NO_TIP.to_owned(),
                 None => suggestion(&error),
             };
@@ -264,6 +266,32 @@ pub(super) fn run(definition: &mut clap::Command, words: &[OsString]) -> (u8, Ne
     }
 }
 
+/// The commands of ffs that the shell does not have.
+const OUTSIDE: &[&str] = &[
+    "build",
+    "demo",
+    "disk",
+    "dumpfs",
+    "edquota",
+    "fsck",
+    "growfs",
+    "lab",
+    "mount",
+    "newfs",
+    "quota",
+    "quotacheck",
+    "quotaoff",
+    "quotaon",
+    "repquota",
+    "restore",
+    "serve",
+    "shell",
+    "sysctl",
+    "tunefs",
+    "umount",
+    "undelete",
+];
+const LEAVE: &str = " of the shell: end it with quit, and type ffs before the command";
 const NO_TIP: &str = "; `help` lists the commands";
 
 /// What to type in place of a word that is no command.
@@ -346,6 +374,16 @@ fn sync() -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_commands_outside_are_all_others() {
+        let (shell, whole) = (definition(), crate::app::command_line());
+        let names = whole.get_subcommands().map(clap::Command::get_name);
+        let mut others: Vec<&str> = names.filter(|n| shell.find_subcommand(n).is_none()).collect();
+        others.sort_unstable();
+        others.retain(|name| !["completions", "help", "man"].contains(name));
+        assert_eq!(others, OUTSIDE);
+    }
 
     #[test]
     fn the_definition_is_sound_and_names_no_image() {
