@@ -192,7 +192,10 @@ impl Round {
             (self.seed, SyncCalls::Include),
             done.as_deref(),
         );
-        let (repairs, promises) = outcome.unwrap_or_else(|why| panic!("{}: {why}", self.what));
+        let (repairs, promises) = outcome.unwrap_or_else(|why| {
+            let saved = recorded::saved(&left, self.seed);
+            panic!("{}, {done:?}: {why}; the image is {saved}", self.what)
+        });
         tally.kills += 1;
         tally.operations += done.iter().flatten().map(|n| *n as u64).sum::<u64>();
         tally.repaired += repairs;

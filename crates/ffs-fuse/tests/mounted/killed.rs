@@ -54,7 +54,13 @@ fn servers_killed_under_load() {
             let done = load_and_kill(&image, kill, script, 1 + rng.below(MOST_OPERATIONS));
             let dev = Arc::new(MemDevice::from_bytes(&fs::read(image.path()).unwrap()));
             let outcome = examine(&dev, (script, SyncCalls::Omit), Some(&done));
-            let (repaired, kept) = outcome.unwrap_or_else(|why| panic!("{what}: {why}"));
+            let (repaired, kept) = outcome.unwrap_or_else(|why| {
+                // The next run may not find it: the threads decide what the image contains.
+                let name = format!("ffs-killed-{seed}-{kill}.img");
+                let saved = std::env::temp_dir().join(name);
+                fs::copy(image.path(), &saved).unwrap();
+                panic!("{what}, script {script}, {done:?}: {why}; the image is {}", saved.display())
+            });
             fs::write(image.path(), dev.to_vec()).unwrap();
             (repairs, promises) = (repairs + repaired, {
                 promises += kept;
