@@ -57,9 +57,11 @@ impl ArchiveFile {
                 return Err(Failure::new(path.display(), "is the image that is read"));
             }
             if !found.is_file() {
-                return signals::open_for_writing(path).map(stream).map_err(|error| {
+                let file = signals::open_for_writing(path).map_err(|error| {
                     if signals::interrupted() { Failure::interrupted() } else { fail(error) }
-                });
+                })?;
+                output::enlarge_pipe(&file);
+                return Ok(stream(file));
             }
         }
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());

@@ -34,6 +34,8 @@ pub(crate) struct Failure {
     pub full: bool,
     /// The command line is wrong: [`Failure::code_for`] has the exit code.
     pub usage: bool,
+    /// Standard output cannot be written.
+    pub output: bool,
 }
 
 impl Failure {
@@ -44,7 +46,7 @@ impl Failure {
 
     /// Exit code 1 and a whole sentence.
     pub(crate) fn plain(text: impl Display) -> Failure {
-        Failure { code: 1, text: text.to_string(), full: false, usage: false }
+        Failure { code: 1, text: text.to_string(), full: false, usage: false, output: false }
     }
 
     /// The error of an administration tool on `image`, with a hint.
@@ -138,7 +140,7 @@ impl From<io::Error> for Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Failure::pipe_closed();
         }
-        Failure::new("standard output", error)
+        Failure { output: true, ..Failure::new("standard output", error) }
     }
 }
 

@@ -190,16 +190,25 @@ impl Session {
         failure.hint(format!("make it: {}", self.command("mkdir -p", parent)))
     }
 
-    /// `command` with `path` of this image, as the user types it here.
+    /// `command` with `path` of this image, or of the image itself if it is empty, as the user
+    /// types it here.
     pub(crate) fn command(&self, command: &str, path: &[u8]) -> String {
-        match (current::is(self.image().as_ref()), path) {
-            (true, b"") => command.to_owned(),
-            (true, path) => format!("{command} {}", shell_word(&show(path))),
-            (false, b"") => format!("ffs {command} {}", self.word()),
-            (false, path) => {
-                let place = format!("{}:{}", self.image(), show(path));
-                format!("ffs {command} {}", shell_word(&place))
-            }
+        let (image, path) = (self.image(), show(path));
+        if current::in_shell() {
+            // A snapshot has its path behind the image that the shell has.
+            let own = show(current::image(OsStr::new("")).as_bytes());
+            let snapshot = image.strip_prefix(&format!("{own}:"));
+            return match (snapshot, &*path) {
+                (_, "") => command.to_owned(),
+                (None, path) => format!("{command} {}", shell_word(path)),
+                (Some(snapshot), path) => {
+                    format!("{command} {}", shell_word(&format!("{snapshot}:{path}")))
+                }
+            };
+        }
+        match &*path {
+            "" => format!("ffs {command} {}", self.word()),
+            path => format!("ffs {command} {}", shell_word(&format!("{image}:{path}"))),
         }
     }
 
@@ -212,9 +221,11 @@ impl Session {
             return failure;
         }
         let failure = Failure::new(format!("{}:{}", self.image(), show(path)), &error);
+        // In a shell `ls` alone lists the current directory.
+        let above = if current::in_shell() { current::above(path) } else { b"" };
         match error {
             PathError::Fs(Error::NotFound) => {
-                failure.hint(format!("see what is there: {}", self.command("ls", b"")))
+                failure.hint(format!("see what is there: {}", self.command("ls", above)))
             }
             PathError::Fs(Error::NoSpace | Error::NoInodes) => {
                 failure.hint(format!("see how full it is: {}", self.command("df", b"")))

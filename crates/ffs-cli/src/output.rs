@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -46,11 +46,11 @@ pub(crate) fn errors() -> u64 {
 /// Prints the error of one of several arguments, and lets the command go on.
 ///
 /// # Errors
-/// The failure ends the command: the command line is wrong, a signal came, or the reader of
-/// standard output closed the pipe.
+/// The failure ends the command: the command line is wrong, a signal came, or standard output
+/// cannot be written.
 pub(crate) fn report(result: Result<(), Failure>) -> Result<(), Failure> {
     match result {
-        Err(failure) if failure.code != 1 => return Err(failure),
+        Err(failure) if failure.code != 1 || failure.output => return Err(failure),
         Err(failure) => error(failure.text),
         Ok(()) => {}
     }
@@ -118,13 +118,17 @@ pub(crate) fn data() -> io::Result<File> {
 /// Enlarges the buffer of a pipe, by default 64 KiB, so that its two sides wait for each other less
 /// often. What is no pipe stays as it is.
 #[cfg(target_os = "linux")]
-pub(crate) fn enlarge_pipe(fd: &OwnedFd) {
-    // More than this leaves the cache of a processor. It fails for a user with many such pipes.
-    let _ = rustix::pipe::fcntl_setpipe_size(fd, 256 << 10);
+pub(crate) fn enlarge_pipe(fd: &impl AsFd) {
+    // The commands together gain most with this size: docs/performance.md.
+    const SIZE: usize = 256 << 10;
+    if rustix::pipe::fcntl_getpipe_size(fd).is_ok_and(|size| size < SIZE) {
+        // It fails for a user with many such pipes.
+        let _ = rustix::pipe::fcntl_setpipe_size(fd, SIZE);
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn enlarge_pipe(_: &OwnedFd) {}
+pub(crate) fn enlarge_pipe(_: &impl AsFd) {}
 
 /// Whether standard output is a terminal.
 pub(crate) fn to_terminal() -> bool {

@@ -69,5 +69,16 @@ pub fn check_found(
     script.model.check_found(found).map_err(context)
 }
 
+/// Saves the image of a broken promise, which the next run may not find: the threads decide what it
+/// contains. Returns where it is, for the message.
+pub fn save_image(bytes: &[u8], seed: u64, number: u64) -> String {
+    let name = format!("ffs-killed-{seed}-{number}-{}.img", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    match std::fs::write(&path, bytes) {
+        Ok(()) => format!("the image is {}", path.display()),
+        Err(error) => format!("the image could not be saved: {error}"),
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -47,7 +47,10 @@ fn write(session: &Session, path: &[u8], out: &mut dyn Write) -> Result<(), Fail
         FileType::Regular => {}
         FileType::Directory => {
             let failure = session.failed(path, ffs_core::Error::IsDirectory);
-            return Err(failure.hint(format!("list it: {}", session.command("ls", path))));
+            // A name with odd bytes is shown in another form.
+            let typed = crate::fail::show(path).as_bytes() == path;
+            let list = format!("list it: {}", session.command("ls", path));
+            return Err(if typed { failure.hint(list) } else { failure });
         }
         kind => {
             let what = format!("{}:{}", session.image(), crate::fail::show(path));

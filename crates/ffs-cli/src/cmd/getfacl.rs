@@ -72,10 +72,12 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::stdout();
     let mut first = true;
     Session::read_each(&args.paths, AtEnd::Root, |session, place| {
+        let mut lines = Vec::new();
+        print(session, &place.path, &args, &mut lines)?;
         if !std::mem::take(&mut first) && !args.json {
             writeln!(out)?;
         }
-        print(session, &place.path, &args, &mut out)
+        Ok(out.write_all(&lines)?)
     })?;
     out.flush()?;
     Ok(u8::from(output::errors() > 0))

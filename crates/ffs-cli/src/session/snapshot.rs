@@ -161,14 +161,19 @@ impl Session {
         if let Ok(Some(_)) = self.snapshot_at(&place, AtEnd::File) {
             return Some(refusal(&place));
         }
-        let own = Path::new(self.image()).file_name().map(OsStr::as_bytes);
-        if current::is(&place.image) && path[..at].rsplit(|&byte| byte == b'/').next() == own {
+        // The image, typed as part of a path: its whole name, or a name in the current directory.
+        let own = Path::new(self.image()).file_name().unwrap_or_default();
+        let here = [current::directory(), own.as_bytes().to_vec()].join(&b'/');
+        let is_image = [self.image().as_bytes(), &here]
+            .iter()
+            .any(|image| components(image).eq(components(&path[..at])));
+        if is_image && current::is(&place.image) {
             let failure = Failure::new(show(path), "no such file");
             let inside = shell_word(&show(&path[at + 1..])).into_owned();
             return Some(failure.hint(format!("in the shell a path has no image: {inside}")));
         }
         let why = format!("no snapshot is {} in this volume", show(&path[..at]));
-        let list = format!("list them: ffs snapshot list {}", self.word());
+        let list = format!("list them: {}", self.command("snapshot list", b""));
         Some(Failure::new(place, why).hint(list))
     }
 }

@@ -381,7 +381,8 @@ fn refusals_say_what_to_do() {
 fn an_image_that_cannot_be_read_does_not_end_a_list() {
     let d = Dir::new();
     let (image, none) = (d.image("a.img", "8m", &[]), d.str("none.img"));
-    ok(&["touch", &format!("{image}:/file")]);
+    ok(&["cp", &d.file("text", b"content"), &format!("{image}:/file")]);
+    ok(&["xattr", "set", "user.colour", "red", &format!("{image}:/file")]);
     let (at, nowhere) = (format!("{image}:/file"), format!("{none}:/file"));
     for (command, part) in [
         (&["df"][..], "a.img  UFS2"),
@@ -389,8 +390,8 @@ fn an_image_that_cannot_be_read_does_not_end_a_list() {
         (&["du"], "/file"),
         (&["stat"], "/file"),
         (&["getfacl"], "/file"),
-        (&["cat"], ""),
-        (&["xattr", "ls"], ""),
+        (&["cat"], "content"),
+        (&["xattr", "ls"], "user.colour"),
     ] {
         let pair = if command[0] == "df" { [&none, &image] } else { [&nowhere, &at] };
         let mut args = command.to_vec();
@@ -400,4 +401,19 @@ fn an_image_that_cannot_be_read_does_not_end_a_list() {
         assert!(String::from_utf8_lossy(&output.stdout).contains(part), "{args:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains(&none), "{args:?}");
     }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_output_ends_a_list_with_one_message() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let big = format!("{image}:/big");
+    ok(&["cp", &d.file("big", &pattern(1 << 20, 1)), &big]);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = std::process::Command::new(ffs().get_program());
+    let output = command.args(["cat", &big, &big]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }

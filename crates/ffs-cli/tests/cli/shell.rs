@@ -101,11 +101,13 @@ fn the_first_failure_ends_a_script_with_its_line_and_exit_code() {
     ends(&[&image], "\ncd /none\n", 1, "standard input:2: cd: ");
     ends(&[&image], "\n!exit 7\n", 7, words);
     ends(&["-w", &image], "\ntouch no/x\n", 1, "make it: mkdir -p /no\n");
-    ends(&[&image], "\ncat no\n", 1, "see what is there: ls\n");
+    ends(&[&image], "\ncat no\n", 1, "see what is there: ls /\n");
     ends(&[&image], "\ncat /\n", 1, "list it: ls /\n");
     ends(&[&image], &format!("\nls {image}:/a\n"), 1, "in the shell a path has no image: /a\n");
+    ends(&[&image], "\nls a.img:/a\n", 1, "in the shell a path has no image: /a\n");
+    ends(&[&image], "\nls b.img:/a\n", 1, "list them: snapshot list\n");
     ends(&[&image], "\nffs ls\n", 64, "in the shell a command is typed without ffs");
-    ends(&[&image], "\nfsck\n", 64, "end it with quit");
+    ends(&[&image], "\nfsck\n", 64, "run it outside: ffs fsck");
     ends(&[&image], "\ndiff -q /a /.snap/..\n", 1, "standard input:2: diff: ended with status 1");
     fails(&["shell", &image, "-c", "pwd", "-c", "cat /none"], 1, "-c:2: cat: ");
     fails(&["shell", &image, "-f", &d.str("no-script")], 1, "No such file");

@@ -73,6 +73,8 @@ fn a_command_that_waits_for_a_pipe_ends_with_a_signal() {
     let (pipe, new, tree) = (d.str("pipe"), d.str("new.img"), d.str("tree"));
     fifo(&d.path("pipe"));
     fs::create_dir(&tree).unwrap();
+    ok(&["touch", &format!("{image}:/file")]);
+    let out = format!("copy-out /file {pipe}");
     for (number, args) in [
         &["cp", "-", &name][..],
         &["cp", &pipe, &root],
@@ -85,6 +87,7 @@ fn a_command_that_waits_for_a_pipe_ends_with_a_signal() {
         &["shell", "-w", &image, "-f", &pipe],
         &["tar", "cf", &pipe, &root],
         &["dump", "-0", "-f", &pipe, &image],
+        &["shell", &image, "-c", &out],
     ]
     .into_iter()
     .enumerate()

@@ -361,16 +361,19 @@ fn pipes_that_take_data_are_enlarged() {
     let d = Dir::new();
     let image = d.image("a.img", "8m", &[]);
     ok(&["cp", &d.file("f", b"text"), &format!("{image}:/f")]);
-    let file = format!("{image}:/f");
+    let (file, size) = (format!("{image}:/f"), 256 << 10);
     for args in [
         &["tar", "c", &image][..],
         &["cat", &file],
         &["cp", &file, "-"],
         &["dump", "-f", "-", &image],
     ] {
-        let (read, write) = rustix::pipe::pipe().unwrap();
-        let mut command = Command::new(assert_cmd::cargo::cargo_bin("ffs"));
-        assert!(command.args(args).stdout(write).status().unwrap().success(), "{args:?}");
-        assert_eq!(rustix::pipe::fcntl_getpipe_size(&read).unwrap(), 256 << 10, "{args:?}");
+        for (before, after) in [(64 << 10, size), (4 * size, 4 * size)] {
+            let (read, write) = rustix::pipe::pipe().unwrap();
+            rustix::pipe::fcntl_setpipe_size(&write, before).unwrap();
+            let mut command = Command::new(assert_cmd::cargo::cargo_bin("ffs"));
+            assert!(command.args(args).stdout(write).status().unwrap().success(), "{args:?}");
+            assert_eq!(rustix::pipe::fcntl_getpipe_size(&read).unwrap(), after, "{args:?}");
+        }
     }
 }

@@ -29,7 +29,7 @@ use common::{examine, soft_volume};
 use ffs_device::MemDevice;
 use ffs_ondisk::{Endian, Format};
 use ffs_testkit::envvar::number;
-use ffs_testkit::killtest::{SyncCalls, Verified};
+use ffs_testkit::killtest::{SyncCalls, Verified, save_image};
 use ffs_testkit::rng::SplitMix64;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -193,8 +193,8 @@ impl Round {
             done.as_deref(),
         );
         let (repairs, promises) = outcome.unwrap_or_else(|why| {
-            let saved = recorded::saved(&left, self.seed);
-            panic!("{}, {done:?}: {why}; the image is {saved}", self.what)
+            let saved = save_image(&left.to_vec(), self.seed, self.number);
+            panic!("{}, {done:?}: {why}; {saved}", self.what)
         });
         tally.kills += 1;
         tally.operations += done.iter().flatten().map(|n| *n as u64).sum::<u64>();

@@ -9,7 +9,7 @@ use crate::common::examine::examine;
 use crate::{READY, Round, Tally, WRITERS};
 use ffs_device::record::Event;
 use ffs_device::{BlockDevice, Durability, MemDevice, Recorder};
-use ffs_testkit::killtest::SyncCalls;
+use ffs_testkit::killtest::{SyncCalls, save_image};
 use ffs_testkit::rng::SplitMix64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,10 +48,10 @@ pub(crate) fn run(
                     let done = ready.then_some(done.as_slice());
                     let (repairs, promises) = examine(&dev, (round.seed, SyncCalls::Include), done)
                         .unwrap_or_else(|why| {
-                            let saved = saved(&state, round.seed);
+                            let saved = save_image(&state.to_vec(), round.seed, round.number);
                             panic!(
                                 "{}, after write {prefix} of {writes} (byte {offset}), {done:?}: \
-                                 {why}; the image is {saved}",
+                                 {why}; {saved}",
                                 round.what
                             )
                         });
@@ -65,14 +65,6 @@ pub(crate) fn run(
     }
     tally.operations += done.iter().map(|n| *n as u64).sum::<u64>();
     left
-}
-
-/// Saves the image of a broken promise, which the next run may not find: the threads decide what it
-/// contains. Returns the name of the file.
-pub(crate) fn saved(image: &MemDevice, seed: u64) -> String {
-    let path = std::env::temp_dir().join(format!("ffs-killed-{seed}.img"));
-    std::fs::write(&path, image.to_vec()).unwrap();
-    path.display().to_string()
 }
 
 /// Records the writes of a run, with a mark where an operation returned.

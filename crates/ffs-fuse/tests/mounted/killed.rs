@@ -16,7 +16,7 @@ use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_device::{FileDevice, MemDevice};
 use ffs_ondisk::{Endian, Format};
 use ffs_testkit::envvar::number;
-use ffs_testkit::killtest::{COMMON, FileOps, Script, SyncCalls, SyncFlag, Verified};
+use ffs_testkit::killtest::{COMMON, FileOps, Script, SyncCalls, SyncFlag, Verified, save_image};
 use ffs_testkit::rng::SplitMix64;
 use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
@@ -55,11 +55,9 @@ fn servers_killed_under_load() {
             let dev = Arc::new(MemDevice::from_bytes(&fs::read(image.path()).unwrap()));
             let outcome = examine(&dev, (script, SyncCalls::Omit), Some(&done));
             let (repaired, kept) = outcome.unwrap_or_else(|why| {
-                // The next run may not find it: the threads decide what the image contains.
-                let name = format!("ffs-killed-{seed}-{kill}.img");
-                let saved = std::env::temp_dir().join(name);
-                fs::copy(image.path(), &saved).unwrap();
-                panic!("{what}, script {script}, {done:?}: {why}; the image is {}", saved.display())
+                let left = fs::read(image.path()).unwrap_or_default();
+                let saved = save_image(&left, seed, kill);
+                panic!("{what}, script {script}, {done:?}: {why}; {saved}")
             });
             fs::write(image.path(), dev.to_vec()).unwrap();
             (repairs, promises) = (repairs + repaired, {

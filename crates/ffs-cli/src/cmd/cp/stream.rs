@@ -12,7 +12,7 @@ use std::path::Path;
 use bsdffs::copy::{
     CopyError, CopyReport, Entry, EntryKind, PartialFile, Sink, SinkError, SinkResult,
 };
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::fail::Failure;
@@ -57,8 +57,13 @@ impl StreamSink {
                         Failure::new(&shown, "is a socket").hint("nothing can be copied to it")
                     );
                 }
-                rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
-                    .map_err(failed)?
+                let file = signals::open_for_writing(path).map_err(|error| {
+                    if signals::interrupted() {
+                        return Failure::interrupted();
+                    }
+                    Failure::host(path, &error)
+                })?;
+                OwnedFd::from(file)
             }
         };
         output::enlarge_pipe(&fd);
@@ -134,7 +139,7 @@ fn of_this_process(number: i32) -> rustix::io::Result<OwnedFd> {
 fn of_this_process(number: i32) -> rustix::io::Result<OwnedFd> {
     // On BSD to open the name is to duplicate the descriptor.
     let path = format!("/dev/fd/{number}");
-    rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+    rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, rustix::fs::Mode::empty())
 }
 
 impl Sink for StreamSink {
