@@ -57,9 +57,8 @@ impl ArchiveFile {
                 return Err(Failure::new(path.display(), "is the image that is read"));
             }
             if !found.is_file() {
-                let file = signals::open_for_writing(path).map_err(|error| {
-                    if signals::interrupted() { Failure::interrupted() } else { fail(error) }
-                })?;
+                let file = signals::open_for_writing(path)
+                    .map_err(|error| signals::or_interrupted(fail(error)))?;
                 output::enlarge_pipe(&file);
                 return Ok(stream(file));
             }
@@ -117,11 +116,8 @@ pub(crate) fn open(path: &Path, what: &str) -> Result<(Input, String), Failure> 
         true => Input::from_stream(signals::Stdin),
         false => input(path),
     };
-    let input = input.map_err(|error| match signals::interrupted() {
-        true => Failure::interrupted(),
-        false => Failure::new(&name, host_words(&error)),
-    });
-    Ok((input?, name))
+    let failed = |error| signals::or_interrupted(Failure::new(&name, host_words(&error)));
+    Ok((input.map_err(failed)?, name))
 }
 
 /// The archive in the file `path`, which may be a pipe.

@@ -166,8 +166,8 @@ impl Session {
         if let Some(failure) = self.missed_snapshot(path) {
             return failure;
         }
-        let place = |path| format!("{}:{}", self.image(), show(path));
-        let failure = Failure::new(place(path), "the parent directory does not exist");
+        let what = format!("{}:{}", self.image(), show(path));
+        let failure = Failure::new(what, "the parent directory does not exist");
         let mut prefixes: Vec<Vec<u8>> = prefixes(path).collect();
         prefixes.pop();
         // A link to a missing file is in the way.
@@ -180,36 +180,39 @@ impl Session {
         if let Some(link) = dangling {
             return failure.hint(link);
         }
-        // A number is no name, and a name with odd bytes is shown in another form.
-        let Some(parent) = prefixes.last().filter(|parent| !is_number(parent)) else {
-            return failure;
-        };
-        if show(parent).as_bytes() != parent {
-            return failure;
+        // A number is no name.
+        match prefixes.last().filter(|parent| !is_number(parent)) {
+            Some(parent) => self.propose(failure, "make it", "mkdir -p", parent),
+            None => failure,
         }
-        failure.hint(format!("make it: {}", self.command("mkdir -p", parent)))
     }
 
-    /// `command` with `path` of this image, or of the image itself if it is empty, as the user
-    /// types it here.
-    pub(crate) fn command(&self, command: &str, path: &[u8]) -> String {
-        let (image, path) = (self.image(), show(path));
-        if current::in_shell() {
-            // A snapshot has its path behind the image that the shell has.
-            let own = show(current::image(OsStr::new("")).as_bytes());
-            let snapshot = image.strip_prefix(&format!("{own}:"));
-            return match (snapshot, &*path) {
-                (_, "") => command.to_owned(),
-                (None, path) => format!("{command} {}", shell_word(path)),
-                (Some(snapshot), path) => {
-                    format!("{command} {}", shell_word(&format!("{snapshot}:{path}")))
-                }
-            };
+    /// Adds the hint `what: command path` to `failure`, as the user types it here: with `ffs` and
+    /// the image, or as a line of the shell. An empty path is the image itself.
+    pub(crate) fn propose(
+        &self,
+        failure: Failure,
+        what: &str,
+        command: &str,
+        path: &[u8],
+    ) -> Failure {
+        let (image, shown) = (self.image(), show(path));
+        // A name with odd bytes is shown in another form.
+        if shown.as_bytes() != path {
+            return failure;
         }
-        match &*path {
-            "" => format!("ffs {command} {}", self.word()),
-            path => format!("ffs {command} {}", shell_word(&format!("{image}:{path}"))),
+        if !current::in_shell() {
+            let place = if path.is_empty() { image.to_owned() } else { format!("{image}:{shown}") };
+            return failure.hint(format!("{what}: ffs {command} {}", shell_word(&place)));
         }
+        if path.is_empty() {
+            return failure.hint(format!("{what}: {command}"));
+        }
+        // A snapshot has its path behind the image that the shell has.
+        let own = show(current::image(OsStr::new("")).as_bytes());
+        let snapshot = image.strip_prefix(&own).and_then(|rest| rest.strip_prefix(':'));
+        let place = snapshot.map_or(shown.clone(), |snapshot| format!("{snapshot}:{shown}"));
+        failure.hint(format!("{what}: {command} {}", shell_word(&place)))
     }
 
     /// A failure at `path` of this image.
@@ -221,14 +224,14 @@ impl Session {
             return failure;
         }
         let failure = Failure::new(format!("{}:{}", self.image(), show(path)), &error);
-        // In a shell `ls` alone lists the current directory.
-        let above = if current::in_shell() { current::above(path) } else { b"" };
         match error {
             PathError::Fs(Error::NotFound) => {
-                failure.hint(format!("see what is there: {}", self.command("ls", above)))
+                // In a shell `ls` alone lists the current directory.
+                let above = if current::in_shell() { current::above(path) } else { b"" };
+                self.propose(failure, "see what is there", "ls", above)
             }
             PathError::Fs(Error::NoSpace | Error::NoInodes) => {
-                failure.hint(format!("see how full it is: {}", self.command("df", b"")))
+                self.propose(failure, "see how full it is", "df", b"")
             }
             PathError::Fs(Error::Format(_)) => {
                 failure.hint(format!("check it: ffs fsck -n {}", self.word()))

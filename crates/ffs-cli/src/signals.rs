@@ -202,15 +202,17 @@ pub(crate) fn open(path: &Path) -> io::Result<StoppableReader> {
 /// # Errors
 /// The system's error, or a signal.
 pub(crate) fn open_for_writing(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let mut options = File::options();
+    options.write(true);
+    // A tape would no longer wait until it is ready.
+    if !std::fs::metadata(path)?.file_type().is_fifo() {
+        return options.open(path);
+    }
+    options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     let file = loop {
-        match File::options().write(true).custom_flags(flags).open(path) {
-            // No process has the FIFO open for reading. The system has no event for that. A device
-            // that does not exist has the same error.
+        match options.open(path) {
+            // No process has it open for reading. The system has no event for that.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => {
-                if !std::fs::metadata(path)?.file_type().is_fifo() {
-                    return Err(error);
-                }
                 if interrupted() {
                     return Err(self::error());
                 }
@@ -276,6 +278,11 @@ pub(crate) fn read_line() -> Option<String> {
         }
     }
     Some(String::from_utf8_lossy(&line).into_owned())
+}
+
+/// `failure`, or that of SIGINT or SIGTERM if one of them arrived.
+pub(crate) fn or_interrupted(failure: Failure) -> Failure {
+    if interrupted() { Failure::interrupted() } else { failure }
 }
 
 /// Fails after SIGINT or SIGTERM.

@@ -57,10 +57,7 @@ pub(crate) fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
     };
     let mut content = Vec::new();
     let read = source.take(most).read_to_end(&mut content);
-    read.map_err(|error| match signals::interrupted() {
-        true => Failure::interrupted(),
-        false => Failure::new(&name, error),
-    })?;
+    read.map_err(|error| signals::or_interrupted(Failure::new(&name, error)))?;
     Ok(content)
 }
 
@@ -86,9 +83,9 @@ pub(crate) fn temporary() -> Result<File, Failure> {
         io::copy(&mut signals::Stdin, &mut file)?;
         Ok(file)
     });
-    stored.map_err(|error| match signals::interrupted() {
-        true => Failure::interrupted(),
-        false => Failure::new("standard input", error).hint("TMPDIR chooses the place to store it"),
+    stored.map_err(|error| {
+        let failure = Failure::new("standard input", error);
+        signals::or_interrupted(failure.hint("TMPDIR chooses the place to store it"))
     })
 }
 

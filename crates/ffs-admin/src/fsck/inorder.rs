@@ -35,17 +35,14 @@ impl Threads {
     }
 
     /// Threads for `items` items; 0 = the caller does the work.
-    fn number(self, items: usize) -> usize {
+    fn number(self, items: usize, processors: impl FnOnce() -> usize) -> usize {
         let useful = match self.chosen {
             Some(chosen) => chosen.min(items),
             // Counting the processors reads files of the host. The work on a few items takes less
             // time.
             None if items < 2 * ITEMS_PER_THREAD => 0,
             // Threads wait for the device most of the time, so there are more than processors.
-            None => {
-                let processors = thread::available_parallelism().map_or(1, usize::from);
-                (2 * processors).min(MAX_THREADS).min(items / ITEMS_PER_THREAD)
-            }
+            None => (2 * processors()).min(MAX_THREADS).min(items / ITEMS_PER_THREAD),
         };
         if useful > 1 { useful } else { 0 }
     }
@@ -58,7 +55,8 @@ impl Threads {
         work: impl Fn(usize, &mut T) + Sync,
         mut each: impl FnMut(usize, &mut T) -> Result<(), E>,
     ) -> Result<(), E> {
-        let number = self.number(items);
+        let processors = || thread::available_parallelism().map_or(1, usize::from);
+        let number = self.number(items, processors);
         thread::scope(|scope| {
             let lanes: Vec<Option<Lane<T>>> = (0..number)
                 .map(|first| {
@@ -138,10 +136,11 @@ mod tests {
 
     #[test]
     fn few_items_have_no_threads() {
+        let counted = || unreachable!("the processors are counted");
+        assert_eq!(Threads::new(None).number(2 * ITEMS_PER_THREAD - 1, counted), 0);
+        assert_eq!(Threads::new(Some(3)).number(1000, counted), 3);
         // At least two for many items, with any number of processors.
-        assert!(Threads::new(None).number(1000) >= 2);
-        assert_eq!(Threads::new(None).number(2 * ITEMS_PER_THREAD - 1), 0);
-        assert_eq!(Threads::new(Some(3)).number(1000), 3);
+        assert!(Threads::new(None).number(1000, || 1) >= 2);
     }
 
     #[test]

@@ -387,10 +387,8 @@ fn open_tree(path: &Path, size: Option<u64>) -> Result<Tree, Failure> {
         let failure = Failure::new(&name, "can be read only once, but is measured first");
         return Err(failure.hint("give --size, or pass the archive on standard input (-)"));
     }
-    let input = archive_file::input(path).map_err(|error| match signals::interrupted() {
-        true => Failure::interrupted(),
-        false => Failure::new(&name, error),
-    })?;
+    let input = archive_file::input(path)
+        .map_err(|error| signals::or_interrupted(Failure::new(&name, error)))?;
     Ok(Tree::Stream { input, name })
 }
 

@@ -47,10 +47,7 @@ fn write(session: &Session, path: &[u8], out: &mut dyn Write) -> Result<(), Fail
         FileType::Regular => {}
         FileType::Directory => {
             let failure = session.failed(path, ffs_core::Error::IsDirectory);
-            // A name with odd bytes is shown in another form.
-            let typed = crate::fail::show(path).as_bytes() == path;
-            let list = format!("list it: {}", session.command("ls", path));
-            return Err(if typed { failure.hint(list) } else { failure });
+            return Err(session.propose(failure, "list it", "ls", path));
         }
         kind => {
             let what = format!("{}:{}", session.image(), crate::fail::show(path));

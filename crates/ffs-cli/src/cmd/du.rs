@@ -94,7 +94,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut images: BTreeMap<OsString, Linked> = BTreeMap::new();
     Session::read_each(&args.paths, AtEnd::Root, |session, place| {
         // One image may have two names. A partition, URI or snapshot has only that of its argument.
-        let image = fs::canonicalize(&place.image).map_or(place.image.clone(), OsString::from);
+        let image = fs::canonicalize(&place.image);
+        let image = image.map_or_else(|_| place.image.clone(), OsString::from);
         let linked = images.entry(image).or_default();
         linked.here.clear();
         let bytes = usage(session, &place.path, &args, linked, &mut out)?;

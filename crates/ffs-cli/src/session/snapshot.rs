@@ -12,7 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use bsdffs::namei::{Last, components, namei};
+use bsdffs::namei::{Last, components, join, namei};
 use bsdffs::snapshot::{SnapshotDevice, is_snapshot};
 use ffs_device::BlockDevice;
 use ffs_image::Opened;
@@ -161,19 +161,24 @@ impl Session {
         if let Ok(Some(_)) = self.snapshot_at(&place, AtEnd::File) {
             return Some(refusal(&place));
         }
-        // The image, typed as part of a path: its whole name, or a name in the current directory.
-        let own = Path::new(self.image()).file_name().unwrap_or_default();
-        let here = [current::directory(), own.as_bytes().to_vec()].join(&b'/');
-        let is_image = [self.image().as_bytes(), &here]
-            .iter()
-            .any(|image| components(image).eq(components(&path[..at])));
-        if is_image && current::is(&place.image) {
+        if self.is_image_in_shell(&path[..at]) {
             let failure = Failure::new(show(path), "no such file");
             let inside = shell_word(&show(&path[at + 1..])).into_owned();
             return Some(failure.hint(format!("in the shell a path has no image: {inside}")));
         }
         let why = format!("no snapshot is {} in this volume", show(&path[..at]));
-        let list = format!("list them: {}", self.command("snapshot list", b""));
-        Some(Failure::new(place, why).hint(list))
+        Some(self.propose(Failure::new(place, why), "list them", "snapshot list", b""))
+    }
+
+    /// Whether `path` is the name of the image that the shell has open, typed as part of a path:
+    /// the whole name, or the last part of it, which then is in the current directory.
+    fn is_image_in_shell(&self, path: &[u8]) -> bool {
+        let image = Path::new(self.image());
+        let last = image.file_name().unwrap_or_default();
+        let here = join(&current::directory(), last.as_bytes());
+        current::is(image.as_os_str())
+            && [self.image().as_bytes(), &here]
+                .iter()
+                .any(|image| components(image).eq(components(path)))
     }
 }

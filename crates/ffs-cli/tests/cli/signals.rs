@@ -108,6 +108,20 @@ fn a_command_that_waits_for_a_pipe_ends_with_a_signal() {
     assert_eq!(left, ["pipe", "tree", "x.img"]);
 }
 
+#[test]
+fn a_command_that_only_prints_ends_by_the_signal() {
+    let d = Dir::new();
+    let image = d.image("x.img", "16m", &[]);
+    let big = format!("{image}:/big");
+    ok(&["cp", &d.file("big", &pattern(8 << 20, 1)), &big]);
+    for args in [&["cat", &big][..], &["cp", &big, "-"]] {
+        // Nothing reads its output, which does not fit into the pipe.
+        let child = started(args);
+        send(&child, Signal::TERM);
+        assert_eq!(code(child, &format!("{args:?}")), None, "{args:?}");
+    }
+}
+
 /// `timeout -s INT` sends its signal to the process, and then to the group of the process.
 #[test]
 fn a_signal_that_comes_twice_at_once_counts_once() {

@@ -52,10 +52,10 @@ fn servers_killed_under_load() {
             let what = format!("FFS_KILL_SEED={seed}, kill {kill}");
             let script = rng.next_u64();
             let done = load_and_kill(&image, kill, script, 1 + rng.below(MOST_OPERATIONS));
-            let dev = Arc::new(MemDevice::from_bytes(&fs::read(image.path()).unwrap()));
+            let left = fs::read(image.path()).unwrap();
+            let dev = Arc::new(MemDevice::from_bytes(&left));
             let outcome = examine(&dev, (script, SyncCalls::Omit), Some(&done));
             let (repaired, kept) = outcome.unwrap_or_else(|why| {
-                let left = fs::read(image.path()).unwrap_or_default();
                 let saved = save_image(&left, seed, kill);
                 panic!("{what}, script {script}, {done:?}: {why}; {saved}")
             });

@@ -57,13 +57,9 @@ impl StreamSink {
                         Failure::new(&shown, "is a socket").hint("nothing can be copied to it")
                     );
                 }
-                let file = signals::open_for_writing(path).map_err(|error| {
-                    if signals::interrupted() {
-                        return Failure::interrupted();
-                    }
-                    Failure::host(path, &error)
-                })?;
-                OwnedFd::from(file)
+                signals::open_for_writing(path)
+                    .map_err(|error| signals::or_interrupted(Failure::host(path, &error)))?
+                    .into()
             }
         };
         output::enlarge_pipe(&fd);

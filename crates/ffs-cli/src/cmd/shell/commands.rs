@@ -235,7 +235,7 @@ pub(super) fn run(definition: &mut clap::Command, words: &[OsString]) -> (u8, Ne
     let name = words.first().and_then(|word| word.to_str()).unwrap_or_default();
     // clap would take the name from the end of a path, and without an extension.
     if name.is_empty() || name.contains(['/', '.']) {
-        output::error("no such command; `help` lists the commands");
+        output::error(format!("no such command{NO_TIP}"));
         return (EX_USAGE, Next::Go);
     }
     let is_command = definition.find_subcommand(name).is_some() || name == "help";
@@ -295,6 +295,7 @@ const OUTSIDE: &[&str] = &[
     "umount",
     "undelete",
 ];
+/// The end of the message where no command is similar.
 const NO_TIP: &str = "; `help` lists the commands";
 
 /// What to type in place of a word that is no command.
