@@ -12,17 +12,19 @@
 //! truth and whether the *stream* of writes may end anywhere, but not the losses of a drive. `ffs
 //! lab crash` tests those.
 //!
-//! The same load also runs in this process with recorded writes, and *every* prefix of them is
-//! repaired and checked ([`recorded`]).
+//! The same load also runs in this process with recorded writes: *every* prefix of them is repaired
+//! and checked ([`recorded`]), and so are states with several writes in flight ([`overlapping`]).
 //!
-//! `FFS_KILL_ROUNDS` is the number of kills, `FFS_RECORD_ROUNDS` of recorded loads (by default a
-//! few), `FFS_KILL_SEED` the first seed (default 1), `FFS_KILL_SEEDS` the number of seeds over
-//! which the rounds are divided (default 3). The image is in `/dev/shm` if that exists.
+//! `FFS_KILL_ROUNDS` is the number of kills, `FFS_RECORD_ROUNDS` and `FFS_OVERLAP_ROUNDS` of
+//! recorded loads of the two kinds (by default a few), `FFS_KILL_SEED` the first seed (default 1),
+//! `FFS_KILL_SEEDS` the number of seeds over which the rounds are divided (default 3). The image is
+//! in `/dev/shm` if that exists.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod child;
 #[path = "../common/mod.rs"]
 mod common;
+mod overlapping;
 mod recorded;
 
 use common::{examine, soft_volume};
@@ -68,7 +70,7 @@ fn main() {
 fn parent() {
     let set = |name, default| number(name).unwrap_or(default);
     let (first, seeds) = (set("FFS_KILL_SEED", 1), set("FFS_KILL_SEEDS", 3).max(1));
-    for way in [Way::Record, Way::Kill] {
+    for way in [Way::Record, Way::Overlap, Way::Kill] {
         let (variable, default) = way.rounds();
         let rounds = set(variable, default);
         let begun = Instant::now();
@@ -91,6 +93,8 @@ enum Way {
     Kill,
     /// The load ends by itself, and every prefix of its writes is examined.
     Record,
+    /// The load ends by itself, and states with several writes in flight are examined.
+    Overlap,
 }
 
 impl Way {
@@ -99,6 +103,7 @@ impl Way {
         match self {
             Way::Kill => ("FFS_KILL_ROUNDS", 30),
             Way::Record => ("FFS_RECORD_ROUNDS", 9),
+            Way::Overlap => ("FFS_OVERLAP_ROUNDS", 9),
         }
     }
 }
@@ -106,7 +111,9 @@ impl Way {
 /// The numbers of operations and checks.
 #[derive(Default)]
 pub(crate) struct Tally {
-    pub(crate) kills: u64,
+    pub(crate) states: u64,
+    /// Most writes in flight in a state.
+    pub(crate) in_flight: usize,
     pub(crate) unrepaired: u64,
     pub(crate) operations: u64,
     pub(crate) repaired: u64,
@@ -115,7 +122,8 @@ pub(crate) struct Tally {
 
 impl Tally {
     fn add(&mut self, more: &Tally) {
-        self.kills += more.kills;
+        self.states += more.states;
+        self.in_flight = self.in_flight.max(more.in_flight);
         self.unrepaired += more.unrepaired;
         self.operations += more.operations;
         self.repaired += more.repaired;
@@ -128,9 +136,10 @@ impl std::fmt::Display for Tally {
         let Verified { names, files } = self.promises;
         write!(
             f,
-            "{} prefixes ({} volumes mounted again without a repair), {} operations, {names} names \
-             and {files} files promised and kept, {} repairs by fsck -p, all of leaks and counts",
-            self.kills, self.unrepaired, self.operations, self.repaired
+            "{} states ({} volumes mounted again without a repair, at most {} writes in flight), \
+             {} operations, {names} names and {files} files promised and kept, {} repairs by \
+             fsck -p, all of leaks and counts",
+            self.states, self.unrepaired, self.in_flight, self.operations, self.repaired
         )
     }
 }
@@ -157,6 +166,7 @@ fn series(seed: u64, rounds: u64, way: Way, tally: &mut Tally) {
         let left = match way {
             Way::Kill => round.kill(&image, &mut rng, tally),
             Way::Record => recorded::run(&image, &round, &mut rng, tally),
+            Way::Overlap => overlapping::run(&image, &round, &mut rng, tally),
         };
         let leave = rng.one_in(3) && (number + 1) % LIFE != 0;
         let left = Arc::new(left);
@@ -187,20 +197,29 @@ impl Round {
         std::fs::write(&self.image, image.to_vec()).unwrap();
         let done = self.run_and_kill(rng);
         let left = MemDevice::from_bytes(&std::fs::read(&self.image).unwrap());
-        let outcome = examine::examine(
-            &Arc::new(left.snapshot()),
-            (self.seed, SyncCalls::Include),
-            done.as_deref(),
-        );
-        let (repairs, promises) = outcome.unwrap_or_else(|why| {
-            let saved = save_image(&left.to_vec(), self.seed, self.number);
-            panic!("{}, {done:?}: {why}; {saved}", self.what)
-        });
-        tally.kills += 1;
+        self.check(&left, done.as_deref(), format_args!("after the kill"), tally);
         tally.operations += done.iter().flatten().map(|n| *n as u64).sum::<u64>();
+        left
+    }
+
+    /// Repairs and checks a copy of `state`, before which the writers had reported `done`
+    /// operations; `None` if the load had not begun. `place` describes it in a message.
+    pub(crate) fn check(
+        &self,
+        state: &MemDevice,
+        done: Option<&[usize]>,
+        place: std::fmt::Arguments<'_>,
+        tally: &mut Tally,
+    ) {
+        let copy = Arc::new(state.snapshot());
+        let outcome = examine::examine(&copy, (self.seed, SyncCalls::Include), done);
+        let (repairs, promises) = outcome.unwrap_or_else(|why| {
+            let saved = save_image(&state.to_vec(), self.seed, self.number);
+            panic!("{}, {place}, {done:?}: {why}; {saved}", self.what)
+        });
+        tally.states += 1;
         tally.repaired += repairs;
         tally.promises += promises;
-        left
     }
 
     /// The operations that each writer has reported; `None` if the load had not begun.

@@ -5,11 +5,9 @@
 //! image after a kill. The next run continues with one of them.
 
 use crate::child::{Load, load, mount};
-use crate::common::examine::examine;
 use crate::{READY, Round, Tally, WRITERS};
 use ffs_device::record::Event;
 use ffs_device::{BlockDevice, Durability, MemDevice, Recorder};
-use ffs_testkit::killtest::{SyncCalls, save_image};
 use ffs_testkit::rng::SplitMix64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,20 +42,9 @@ pub(crate) fn run(
                 }
                 prefix += 1;
                 if prefix % stride == 0 {
-                    let dev = Arc::new(state.snapshot());
                     let done = ready.then_some(done.as_slice());
-                    let (repairs, promises) = examine(&dev, (round.seed, SyncCalls::Include), done)
-                        .unwrap_or_else(|why| {
-                            let saved = save_image(&state.to_vec(), round.seed, round.number);
-                            panic!(
-                                "{}, after write {prefix} of {writes} (byte {offset}), {done:?}: \
-                                 {why}; {saved}",
-                                round.what
-                            )
-                        });
-                    tally.kills += 1;
-                    tally.repaired += repairs;
-                    tally.promises += promises;
+                    let place = format_args!("after write {prefix} of {writes} (byte {offset})");
+                    round.check(&state, done, place, tally);
                 }
             }
             _ => {}

@@ -79,6 +79,14 @@ impl InFlight {
         self.unflushed.push_back(Unflushed { number: self.completed, key, contents });
     }
 
+    /// A new write of the block rolls back the dependencies `hidden`: the earlier writes, which no
+    /// flush has made durable, do not count for them any more.
+    pub(super) fn hide(&mut self, key: BufKey, hidden: &[DepId]) {
+        for write in self.unflushed.iter_mut().filter(|write| write.key == key) {
+            write.contents.deps.retain(|id| !hidden.contains(id));
+        }
+    }
+
     /// Number of the last write that completed: a flush that begins now makes it durable.
     pub(super) fn last_completed(&self) -> u64 {
         self.completed

@@ -137,11 +137,24 @@ impl Softdep {
         way.iter().take(above).map(|(name, _)| *name).collect()
     }
 
-    /// The pending versions of the pointers on the way to a block.
+    /// The newest pending versions of the pointers on the way to a block.
     pub(super) fn allocs_to(&self, ino: Ino, lbn: Lbn, which: Way) -> DepIds {
+        let places = self.places_on_way(ino, lbn, which);
+        places.into_iter().filter_map(|place| self.newest_alloc(place)).collect()
+    }
+
+    /// All pending versions of the pointers on the way to a block.
+    pub(super) fn all_allocs_to(&self, ino: Ino, lbn: Lbn) -> DepIds {
+        let places = self.places_on_way(ino, lbn, Way::FromInode);
+        let versions = places.into_iter().filter_map(|place| self.pointer(place));
+        versions.flat_map(|versions| versions.pending().iter().copied()).collect()
+    }
+
+    /// The pointers on the way to a block; none if none is pending.
+    fn places_on_way(&self, ino: Ino, lbn: Lbn, which: Way) -> SmallVec<[PtrPlace; NIADDR + 1]> {
         let extra = self.inodedeps.extra(ino);
         if extra.is_none_or(|e| e.pointers().len() == 0) && self.indirdeps.is_empty() {
-            return DepIds::new();
+            return SmallVec::new();
         }
         let way = self.indirects_to(lbn);
         let root = match (bmap::path(&self.g, lbn), way.len()) {
@@ -152,7 +165,7 @@ impl Softdep {
         };
         let below = way.iter().map(|&(block, index)| PtrPlace::Indirect { ino, block, index });
         let root = root.filter(|_| which == Way::FromInode);
-        root.into_iter().chain(below).filter_map(|place| self.newest_alloc(place)).collect()
+        root.into_iter().chain(below).collect()
     }
 
     /// `id` requires the pointers on the way to a block, as far as they are pending.

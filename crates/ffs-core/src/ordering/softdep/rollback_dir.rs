@@ -6,12 +6,16 @@
 //!    Record lengths are never rolled back, so every chunk is whole.
 //! 2. The device writes a chunk, a sector, whole or not at all. So a value that waits only for
 //!    names in the same chunk is written with them.
+//! 3. Later writes show what a write showed, unless the pointer to the block changed meanwhile.
+//!    Then a value that waits only for names in the same chunk is rolled back until the new pointer
+//!    is durable.
 //!
 //! Reference: `docs/spec/soft-updates.md` §2 (sector clause), §5, §12.2.
 
 use super::dep::{Condition, DepId, Requirement};
 use super::direntries::{DirEntries, chunk_of};
 use super::engine::Softdep;
+use super::graph::DepIds;
 use super::invariant::broken;
 use super::log::LOG;
 use crate::buf::BufKey;
@@ -39,12 +43,13 @@ fn shown_at(entries: &DirEntries, shown: &ShownEntries, off: u32) -> Option<DepI
 
 impl Softdep {
     /// Rolls back the changes that the copy `bytes` of a directory block must not show, and lists
-    /// the dependencies that it contains. Returns whether anything was rolled back.
+    /// the dependencies `contained` in it, and those `hidden` in it that an earlier write may have
+    /// shown. Returns whether anything was rolled back.
     pub(super) fn roll_back_directory(
         &self,
         key: BufKey,
         bytes: &mut [u8],
-        contained: &mut Vec<DepId>,
+        (contained, hidden): (&mut Vec<DepId>, &mut DepIds),
     ) -> bool {
         // No entry of the block is pending.
         let Some(entries) = self.pagedeps.block(key) else { return false };
@@ -66,6 +71,9 @@ impl Softdep {
                 continue;
             }
             rolled_back = true;
+            let after = entry.pending.map_or(0, |at| at + 1);
+            let newer = versions.pending().iter().skip(after);
+            hidden.extend(newer.filter(|id| !self.graph.is_unwritten(**id)).copied());
             let value = id.and_then(|id| self.value_of(id)).unwrap_or(versions.durable());
             debug!(target: LOG, %key, off, ino = value.ino.0, "entry rolled back");
             let at = (off % self.g.bsize) as usize;

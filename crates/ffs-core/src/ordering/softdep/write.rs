@@ -2,12 +2,14 @@
 //!
 //! # Invariants
 //! 1. A write that completed counts as durable after the next flush.
-//! 2. A dependency counts as durable only after a write that contained it.
+//! 2. A dependency counts as durable only after a write that contained it, if no later write of its
+//!    block rolled it back before that.
 //!
 //! Reference: `docs/spec/soft-updates.md` §5, §10, §12.2.
 
 use super::dep::{Condition, DepId, DepKind};
 use super::engine::Softdep;
+use super::graph::DepIds;
 use super::inflight::{BlockContents, ShownInode};
 use super::log::LOG;
 use super::pointers::Way;
@@ -31,10 +33,11 @@ impl Softdep {
         }
         let change = self.writes.issue(key).unwrap_or(0);
         let mut contents = BlockContents { change, ..BlockContents::default() };
+        let mut hidden = DepIds::new();
         let rolled_back = match (kind, copy) {
             (BufKind::Inodes, Some(bytes)) => self.roll_back_inodes(key, bytes, &mut contents),
             (BufKind::Directory, Some(bytes)) => {
-                self.roll_back_directory(key, bytes, &mut contents.deps)
+                self.roll_back_directory(key, bytes, (&mut contents.deps, &mut hidden))
             }
             (BufKind::Indirect, Some(bytes)) => {
                 self.roll_back_indirect(key, bytes, &mut contents.deps)
@@ -44,6 +47,7 @@ impl Softdep {
         for &id in &contents.deps {
             self.graph.mark_issued(id);
         }
+        self.hide_entries(key, &hidden);
         let changes = contents.deps.len();
         if rolled_back {
             debug!(target: LOG, %key, ?kind, changes, "write issued, partly rolled back");
@@ -54,6 +58,24 @@ impl Softdep {
             self.inflight.issue(key, contents);
         }
         if rolled_back { WriteStart::RolledBack } else { WriteStart::Whole }
+    }
+
+    /// A write of a directory block rolls back the values `hidden`, which earlier writes may have
+    /// shown: at its present address, or at an older one that the device has a pointer to. What
+    /// those showed is overwritten, or is replaced when the pointer to this address is durable. So
+    /// only a later write of the block makes the values durable.
+    fn hide_entries(&mut self, key: BufKey, hidden: &[DepId]) {
+        // Only directory blocks have entries.
+        let BufKey::File(dir, lbn @ 0..) = key else { return };
+        if hidden.is_empty() {
+            return;
+        }
+        self.inflight.hide(key, hidden);
+        for pointer in self.all_allocs_to(dir, Lbn(lbn.unsigned_abs())) {
+            if let Some(alloc) = self.graph.alloc_mut(pointer) {
+                alloc.entries.retain(|id| !hidden.contains(id));
+            }
+        }
     }
 
     /// See [`crate::buf::WriteHooks::write_completed`].

@@ -1,7 +1,7 @@
 //! Names that are removed or replaced.
 
 use super::*;
-use crate::ordering::ParentLink;
+use crate::ordering::{BlockContent, ParentLink, PtrSlot};
 
 /// Offsets of entries in different sectors of the directory block.
 const SECTORS: [u32; 4] = [16, 16 + 512, 16 + 1024, 16 + 1536];
@@ -282,4 +282,51 @@ fn the_old_name_of_a_file_that_was_removed_waits_for_links_given_before() {
     let write = rig.write_dir();
     assert_eq!((rig.entry_in(&write, y), rig.entry_in(&write, a)), (OTHER, FILE));
     assert_eq!(rig.entry_in(&rig.write_dir(), a), Ino(0));
+}
+
+/// The first block of the root directory gets another run, as when it grows.
+fn move_directory(rig: &mut Rig) {
+    let (old, new) = (rig.run(0), rig.run(1));
+    rig.send(Event::BlockAllocated { run: new });
+    rig.send(Event::PointerSet {
+        slot: PtrSlot::Direct(Ino::ROOT, 0),
+        new,
+        old: Some(old),
+        content: BlockContent::DirectoryGrowth,
+        block: BufKey::File(Ino::ROOT, 0),
+    });
+    let mut d = Dinode { mode: 0o040_755, nlink: 2, size: rig.g.bsize.into(), ..Dinode::default() };
+    d.db[0] = new.at.pointer();
+    rig.store(Ino::ROOT, InodeChange::DirectoryGrow, &d);
+}
+
+/// A removal that the block shows at its old address, and not at its new one, does not count.
+#[test]
+fn a_removal_counts_when_the_new_address_of_its_block_shows_it() {
+    for flushed_before in [false, true] {
+        let (old, new) = (16, 32);
+        let mut rig = with_renamed_file(old, new);
+        rig.write_inodes(FILE);
+        // Both names are in one sector, so one write changes both.
+        let write = rig.start_dir(0);
+        assert_eq!((rig.entry_in(&write, old), rig.entry_in(&write, new)), (Ino(0), FILE));
+        rig.mode.write_completed(BufKey::File(Ino::ROOT, 0), WriteResult::Unflushed);
+        move_directory(&mut rig);
+        let flush = |rig: &Rig| rig.mode.flush_completed(rig.mode.flush_started());
+        if flushed_before {
+            flush(&rig);
+        }
+        // The pointer to the new address is not durable, so the new name is not reachable there.
+        let write = rig.start_dir(0);
+        assert_eq!((rig.entry_in(&write, old), rig.entry_in(&write, new)), (FILE, FILE));
+        flush(&rig);
+        rig.complete_dir(0);
+        rig.write_group();
+        let root = rig.write_inodes(Ino::ROOT).1;
+        assert_eq!(root.db[0], rig.run(1).at.pointer());
+        let drop = WorkItem::DropLinks { ino: FILE, by: 1 };
+        assert!(!rig.take_work().contains(&drop), "the device shows the old name again");
+        assert_eq!(rig.entry_in(&rig.write_dir(), old), Ino(0));
+        assert!(rig.take_work().contains(&drop));
+    }
 }

@@ -1,0 +1,228 @@
+//! The load in this process, on a slow device: many writes are in flight at once.
+//!
+//! A kill ends each write in flight before it, after it or within it, independently of the others.
+//! [`recorded`] examines only whole writes in one order. Here each write is logged where it begins
+//! and where it ends, and waits for other threads in between. A state is examined after each begin,
+//! and after each operation that returned: the writes that have ended, and some sectors of those in
+//! flight.
+//!
+//! [`recorded`]: crate::recorded
+
+use crate::child::{Load, load, mount};
+use crate::{READY, Round, Tally, WRITERS};
+use ffs_device::{BlockDevice, DeviceError, Durability, MemDevice};
+use ffs_testkit::rng::SplitMix64;
+use std::io::IoSlice;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Most operations of a run.
+const MOST_OPERATIONS: u64 = 240;
+/// Most states examined of a run.
+const MOST_STATES: u64 = 400;
+/// The unit that reaches the image whole, bytes.
+const SECTOR: usize = 512;
+/// Most events of other threads for which a write waits.
+const MOST_EVENTS: u64 = 12;
+/// Most times that it yields to other threads meanwhile.
+const MOST_YIELDS: u32 = 200;
+
+/// Runs on `image` and checks states. Returns one of them.
+pub(crate) fn run(
+    image: &MemDevice,
+    round: &Round,
+    rng: &mut SplitMix64,
+    tally: &mut Tally,
+) -> MemDevice {
+    let events = record(image, round, 1 + rng.below(MOST_OPERATIONS), rng.next_u64());
+    let points = events.iter().filter(|e| !matches!(e, Event::End(_))).count() as u64;
+    let (stride, chosen) = (points.div_ceil(MOST_STATES).max(1), 1 + rng.below(points.max(1)));
+    let mut replay = Replay { ended: image.snapshot(), in_flight: Vec::new() };
+    let (mut done, mut ready, mut point) = (vec![0; usize::from(WRITERS)], false, 0);
+    let mut left = image.snapshot();
+    for event in &events {
+        match event {
+            Event::Begin(write) => replay.begin(write, round),
+            Event::End(number) => {
+                replay.end(*number);
+                continue;
+            }
+            Event::Mark(READY) => ready = true,
+            Event::Mark(writer) => done[usize::from(*writer)] += 1,
+        }
+        let state = replay.state(matches!(event, Event::Begin(_)), rng);
+        point += 1;
+        if point % stride == 0 {
+            let writes = replay.in_flight.len();
+            let place = format_args!("point {point} of {points}, {writes} writes in flight");
+            round.check(&state, ready.then_some(&done), place, tally);
+            tally.in_flight = tally.in_flight.max(writes);
+        }
+        if point == chosen {
+            left = state;
+        }
+    }
+    tally.operations += done.iter().map(|n| *n as u64).sum::<u64>();
+    left
+}
+
+/// The image and its writes at a point of a run.
+struct Replay<'e> {
+    /// With the writes that have ended.
+    ended: MemDevice,
+    /// The others, in the order in which they began.
+    in_flight: Vec<&'e Write>,
+}
+
+impl<'e> Replay<'e> {
+    fn begin(&mut self, write: &'e Write, round: &Round) {
+        let other = self.in_flight.iter().find(|other| other.overlaps(write));
+        assert!(other.is_none(), "{}: two writes of byte {}", round.what, write.offset);
+        self.in_flight.push(write);
+    }
+
+    fn end(&mut self, number: u64) {
+        let at = self.in_flight.iter().position(|write| write.number == number).unwrap();
+        self.in_flight.remove(at).apply(&self.ended);
+    }
+
+    /// A state after a kill: some sectors of the writes in flight, none, or if one has just `begun`
+    /// that one.
+    fn state(&self, begun: bool, rng: &mut SplitMix64) -> MemDevice {
+        let state = self.ended.snapshot();
+        if rng.one_in(3) {
+            self.in_flight.iter().for_each(|write| write.apply_some(&state, rng));
+        } else if begun && let Some(write) = self.in_flight.last() {
+            write.apply(&state);
+        }
+        state
+    }
+}
+
+/// Records a run. `seed` decides how long each write takes.
+fn record(image: &MemDevice, round: &Round, operations: u64, seed: u64) -> Vec<Event> {
+    let inner = image.snapshot().with_durability(Durability::OnFlush);
+    let device = Arc::new(SlowDevice { inner, log: Mutex::default(), seed });
+    let left = AtomicU64::new(operations);
+    let report = |what: u8| {
+        device.log(|_| Event::Mark(what));
+        what == READY
+            || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
+    };
+    let failed = |why: String| panic!("{}: {why}", round.what);
+    let number = i64::try_from(round.number).unwrap();
+    let place = mount(Arc::clone(&device) as Arc<dyn BlockDevice>, round.seed, number);
+    load(place, round.seed, round.sound, &Load { report: &report, failed: &failed });
+    std::mem::take(&mut *device.log.lock().unwrap())
+}
+
+/// What happened, in the order of time.
+enum Event {
+    Begin(Write),
+    /// The end of the write with this number.
+    End(u64),
+    /// A report of the load.
+    Mark(u8),
+}
+
+/// A write.
+struct Write {
+    number: u64,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+impl Write {
+    fn overlaps(&self, other: &Write) -> bool {
+        let end = |write: &Write| write.offset + write.bytes.len() as u64;
+        self.offset < end(other) && other.offset < end(self)
+    }
+
+    fn apply(&self, device: &MemDevice) {
+        device.write_at(self.offset, &self.bytes).unwrap();
+    }
+
+    /// Writes all sectors, none, the first ones, or each with a chance of one half.
+    fn apply_some(&self, device: &MemDevice, rng: &mut SplitMix64) {
+        let way = rng.below(4);
+        let first = rng.below(1 + self.bytes.len().div_ceil(SECTOR) as u64) as usize;
+        for (n, sector) in self.bytes.chunks(SECTOR).enumerate() {
+            let is_written = match way {
+                0 => true,
+                1 => false,
+                2 => n < first,
+                _ => rng.one_in(2),
+            };
+            if is_written {
+                device.write_at(self.offset + (n * SECTOR) as u64, sector).unwrap();
+            }
+        }
+    }
+}
+
+/// A device whose writes and flushes wait for other threads.
+struct SlowDevice {
+    inner: MemDevice,
+    log: Mutex<Vec<Event>>,
+    seed: u64,
+}
+
+impl SlowDevice {
+    /// Logs the event that `make` makes of its number. Returns the number.
+    fn log(&self, make: impl FnOnce(u64) -> Event) -> u64 {
+        let mut log = self.log.lock().unwrap();
+        let number = log.len() as u64;
+        log.push(make(number));
+        number
+    }
+
+    fn events(&self) -> u64 {
+        self.log.lock().unwrap().len() as u64
+    }
+
+    /// Every other time, waits until other threads have logged some events since event `number`, or
+    /// have had many chances to.
+    fn wait(&self, number: u64) {
+        let rng = &mut SplitMix64::new(self.seed ^ number);
+        let awaited = if rng.one_in(2) { 0 } else { number + 2 + rng.below(MOST_EVENTS) };
+        for _ in 0..MOST_YIELDS {
+            if self.events() >= awaited {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl BlockDevice for SlowDevice {
+    fn len_bytes(&self) -> u64 {
+        self.inner.len_bytes()
+    }
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+    fn durability(&self) -> Durability {
+        self.inner.durability()
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.write_vectored_at(offset, &[IoSlice::new(bytes)])
+    }
+    fn write_vectored_at(&self, offset: u64, parts: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+        let bytes = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let number = self.log(|number| Event::Begin(Write { number, offset, bytes }));
+        self.wait(number);
+        self.inner.write_vectored_at(offset, parts)?;
+        self.log(|_| Event::End(number));
+        Ok(())
+    }
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.wait(self.events());
+        self.inner.flush()
+    }
+}
