@@ -1,10 +1,11 @@
 //! The load in this process, on a slow device: many writes are in flight at once.
 //!
-//! A kill ends each write in flight before it, after it or within it, independently of the others.
+//! A kill leaves none of a write in flight, all of it or a part, independently of the others.
 //! [`recorded`] examines only whole writes in one order. Here each write is logged where it begins
 //! and where it ends, and waits for other threads in between. A state is examined after each begin,
 //! and after each operation that returned: the writes that have ended, and some sectors of those in
-//! flight.
+//! flight. A kill leaves the first sectors of a write; any others stand for a write that a drive
+//! tore.
 //!
 //! [`recorded`]: crate::recorded
 
@@ -86,8 +87,8 @@ impl<'e> Replay<'e> {
         self.in_flight.remove(at).apply(&self.ended);
     }
 
-    /// A state after a kill: some sectors of the writes in flight, none, or if one has just `begun`
-    /// that one.
+    /// A state after a kill: some sectors of the writes in flight, or none of them but the one that
+    /// has just `begun`.
     fn state(&self, begun: bool, rng: &mut SplitMix64) -> MemDevice {
         let state = self.ended.snapshot();
         if rng.one_in(3) {
@@ -180,8 +181,8 @@ impl SlowDevice {
         self.log.lock().unwrap().len() as u64
     }
 
-    /// Every other time, waits until other threads have logged some events since event `number`, or
-    /// have had many chances to.
+    /// With a chance of one half, waits until other threads have logged some events since event
+    /// `number`, or have had many chances to.
     fn wait(&self, number: u64) {
         let rng = &mut SplitMix64::new(self.seed ^ number);
         let awaited = if rng.one_in(2) { 0 } else { number + 2 + rng.below(MOST_EVENTS) };

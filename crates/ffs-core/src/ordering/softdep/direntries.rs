@@ -47,6 +47,11 @@ impl EntryVersions {
         &self.pending
     }
 
+    /// The values since the pending one at this place, or since the durable one.
+    pub(super) fn since(&self, place: Option<usize>) -> &[DepId] {
+        self.pending.get(place.map_or(0, |at| at + 1)..).unwrap_or_default()
+    }
+
     pub(super) fn last(&self) -> Option<DepId> {
         self.pending.last().copied()
     }

@@ -148,8 +148,9 @@ impl Softdep {
                 PtrPlace::Inode(ino, _) => {
                     self.walk_inode(walk, ino);
                     // Other pointers of the file may hide it: a fragment before it that grows, or
-                    // no block behind a hole.
-                    if dep.is_ready() && dep.state() == WriteState::Unwritten {
+                    // no block behind a hole, even one that a write showed.
+                    let may_be_hidden = dep.state() == WriteState::Unwritten || self.is_hole(id);
+                    if dep.is_ready() && may_be_hidden {
                         self.walk_pointers(walk, ino);
                     }
                 }

@@ -30,7 +30,7 @@ pub(super) struct ShownInode {
 pub(super) struct BlockContents {
     /// Number of the last change of the block that it contains; 0 if none is pending.
     pub(super) change: u64,
-    /// The dependencies that it contains.
+    /// The dependencies that it contains, and that no later write of the block has hidden.
     pub(super) deps: Vec<DepId>,
     pub(super) inodes: SmallVec<[ShownInode; 2]>,
 }

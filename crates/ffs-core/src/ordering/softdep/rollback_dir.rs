@@ -6,9 +6,8 @@
 //!    Record lengths are never rolled back, so every chunk is whole.
 //! 2. The device writes a chunk, a sector, whole or not at all. So a value that waits only for
 //!    names in the same chunk is written with them.
-//! 3. Later writes show what a write showed, unless the pointer to the block changed meanwhile.
-//!    Then a value that waits only for names in the same chunk is rolled back until the new pointer
-//!    is durable.
+//!    The next write may roll it back, if one of these names got another value, or the pointer to
+//!    the block changed.
 //!
 //! Reference: `docs/spec/soft-updates.md` §2 (sector clause), §5, §12.2.
 
@@ -43,13 +42,14 @@ fn shown_at(entries: &DirEntries, shown: &ShownEntries, off: u32) -> Option<DepI
 
 impl Softdep {
     /// Rolls back the changes that the copy `bytes` of a directory block must not show, and lists
-    /// the dependencies `contained` in it, and those `hidden` in it that an earlier write may have
+    /// the dependencies that it contains, and those hidden in it that an earlier write may have
     /// shown. Returns whether anything was rolled back.
     pub(super) fn roll_back_directory(
         &self,
         key: BufKey,
         bytes: &mut [u8],
-        (contained, hidden): (&mut Vec<DepId>, &mut DepIds),
+        contained: &mut Vec<DepId>,
+        hidden: &mut DepIds,
     ) -> bool {
         // No entry of the block is pending.
         let Some(entries) = self.pagedeps.block(key) else { return false };
@@ -71,9 +71,7 @@ impl Softdep {
                 continue;
             }
             rolled_back = true;
-            let after = entry.pending.map_or(0, |at| at + 1);
-            let newer = versions.pending().iter().skip(after);
-            hidden.extend(newer.filter(|id| !self.graph.is_unwritten(**id)).copied());
+            hidden.extend(self.graph.written(versions.since(entry.pending)));
             let value = id.and_then(|id| self.value_of(id)).unwrap_or(versions.durable());
             debug!(target: LOG, %key, off, ino = value.ino.0, "entry rolled back");
             let at = (off % self.g.bsize) as usize;

@@ -5,13 +5,16 @@
 //! 1. A written size covers no block whose pointer is rolled back and that must not be a hole: no
 //!    block at the end of a file, and none of a directory.
 //! 2. No pointer is written beyond the size.
-//! 3. A new inode whose bitmap is not durable is written as free, and the write counts for none of
+//! 3. A cleared pointer that a write showed may be rolled back in a later one: the rest of the
+//!    inode decides ([`super::holes`]).
+//! 4. A new inode whose bitmap is not durable is written as free, and the write counts for none of
 //!    its states: its names keep waiting.
 //!
 //! Reference: `docs/spec/soft-updates.md` §4.3, §5, §12.2.
 
 use super::dep::DepId;
 use super::engine::Softdep;
+use super::graph::DepIds;
 use super::inflight::{BlockContents, ShownInode};
 use super::inodedep::{InodeDep, InodeExtra};
 use super::log::LOG;
@@ -42,13 +45,15 @@ impl Softdep {
         (first.unwrap_or(0)..end).map(Ino)
     }
 
-    /// Rolls back the changes that the copy `bytes` of an inode block must not show. Returns
-    /// whether there were any.
+    /// Rolls back the changes that the copy `bytes` of an inode block must not show, and lists what
+    /// it contains, and the dependencies hidden in it that an earlier write may have shown. Returns
+    /// whether anything was rolled back.
     pub(super) fn roll_back_inodes(
         &mut self,
         key: BufKey,
         bytes: &mut [u8],
         contents: &mut BlockContents,
+        hidden: &mut DepIds,
     ) -> bool {
         let (g, dinode_size) = (self.g, self.g.format.dinode_size());
         let mut rolled_back = false;
@@ -66,7 +71,7 @@ impl Softdep {
             let mut size = 0;
             if let Some(extra) = dep.extra() {
                 let mut d = Dinode::decode(&g, bytes);
-                if self.roll_back_inode(&mut d, extra, &mut contents.deps) {
+                if self.roll_back_inode(&mut d, extra, &mut contents.deps, hidden) {
                     rolled_back = true;
                     d.encode(&g, bytes);
                     let (size, blocks) = (d.size, d.db.iter().filter(|&&p| p != 0).count());
@@ -82,12 +87,13 @@ impl Softdep {
     }
 
     /// Rolls back the changes of the inode that a write must not show, and lists the dependencies
-    /// that it contains. Returns whether anything was rolled back.
+    /// contained and hidden, as above. Returns whether anything was rolled back.
     fn roll_back_inode(
         &self,
         d: &mut Dinode,
         extra: &InodeExtra,
         contained: &mut Vec<DepId>,
+        hidden: &mut DepIds,
     ) -> bool {
         let stored_size = d.size;
         let old_end = self.old_end_shown(d, extra);
@@ -108,6 +114,7 @@ impl Softdep {
                 continue;
             }
             rolled_back = true;
+            hidden.extend(self.graph.written(versions.since(version)));
             size = size.min(self.size_limit(d, index, run));
             if index < NDADDR && run.is_none() {
                 hole_at = Some(index);
@@ -125,7 +132,10 @@ impl Softdep {
             |&&(index, id): &&(usize, DepId)| self.is_covered(index, size) || self.is_hole(id);
         contained.extend(shown.iter().filter(is_shown).map(|(_, id)| *id));
         let keeps_end = old_end.is_some();
-        contained.extend(extra.bounds().filter(|id| self.is_bound_shown(*id, size, keeps_end)));
+        let (reached, held): (DepIds, DepIds) =
+            extra.bounds().partition(|id| self.is_bound_shown(*id, size, keeps_end));
+        contained.extend(reached);
+        hidden.extend(self.graph.written(&held));
         rolled_back | self.roll_back_ext_attr(d, extra, contained)
     }
 

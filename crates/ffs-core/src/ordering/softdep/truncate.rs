@@ -103,7 +103,9 @@ impl Softdep {
 
     /// Whether the dependency, if it requires a directory block, requires it to lose a name.
     pub(super) fn awaits_removal(&self, id: DepId) -> bool {
-        matches!(self.graph.kind(id), Some(DepKind::DropLinks { .. } | DepKind::Entry(_)))
+        use DepKind::{DropLinks, Entry, PublishedNames, SyncPoint};
+        let kind = self.graph.kind(id);
+        matches!(kind, Some(DropLinks { .. } | Entry(_) | PublishedNames | SyncPoint))
     }
 
     /// A directory was truncated to `size` bytes, perhaps inside a block: names behind the new end

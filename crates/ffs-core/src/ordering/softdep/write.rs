@@ -35,19 +35,21 @@ impl Softdep {
         let mut contents = BlockContents { change, ..BlockContents::default() };
         let mut hidden = DepIds::new();
         let rolled_back = match (kind, copy) {
-            (BufKind::Inodes, Some(bytes)) => self.roll_back_inodes(key, bytes, &mut contents),
+            (BufKind::Inodes, Some(bytes)) => {
+                self.roll_back_inodes(key, bytes, &mut contents, &mut hidden)
+            }
             (BufKind::Directory, Some(bytes)) => {
-                self.roll_back_directory(key, bytes, (&mut contents.deps, &mut hidden))
+                self.roll_back_directory(key, bytes, &mut contents.deps, &mut hidden)
             }
             (BufKind::Indirect, Some(bytes)) => {
-                self.roll_back_indirect(key, bytes, &mut contents.deps)
+                self.roll_back_indirect(key, bytes, &mut contents.deps, &mut hidden)
             }
             _ => false,
         };
         for &id in &contents.deps {
             self.graph.mark_issued(id);
         }
-        self.hide_entries(key, &hidden);
+        self.hide(key, &hidden);
         let changes = contents.deps.len();
         if rolled_back {
             debug!(target: LOG, %key, ?kind, changes, "write issued, partly rolled back");
@@ -60,17 +62,17 @@ impl Softdep {
         if rolled_back { WriteStart::RolledBack } else { WriteStart::Whole }
     }
 
-    /// A write of a directory block rolls back the values `hidden`, which earlier writes may have
-    /// shown: at its present address, or at an older one that the device has a pointer to. What
-    /// those showed is overwritten, or is replaced when the pointer to this address is durable. So
-    /// only a later write of the block makes the values durable.
-    fn hide_entries(&mut self, key: BufKey, hidden: &[DepId]) {
-        // Only directory blocks have entries.
-        let BufKey::File(dir, lbn @ 0..) = key else { return };
+    /// A write of the block rolls back the dependencies `hidden`, which earlier writes may have
+    /// shown: at its present address, or a directory block at an older address that the device has
+    /// a pointer to. What those showed is overwritten, or is replaced when the pointer to this
+    /// address is durable. So only a later write of the block makes the dependencies durable.
+    fn hide(&mut self, key: BufKey, hidden: &[DepId]) {
         if hidden.is_empty() {
             return;
         }
         self.inflight.hide(key, hidden);
+        // Only directory blocks have entries.
+        let BufKey::File(dir, lbn @ 0..) = key else { return };
         for pointer in self.all_allocs_to(dir, Lbn(lbn.unsigned_abs())) {
             if let Some(alloc) = self.graph.alloc_mut(pointer) {
                 alloc.entries.retain(|id| !hidden.contains(id));

@@ -234,6 +234,11 @@ impl Graph {
         self.get(id).is_some_and(|dep| dep.state == WriteState::Unwritten)
     }
 
+    /// Those of `ids` that a write may have contained.
+    pub(super) fn written(&self, ids: &[DepId]) -> impl Iterator<Item = DepId> {
+        ids.iter().copied().filter(|id| !self.is_unwritten(*id))
+    }
+
     /// Whether it exists, and a write may contain it.
     pub(super) fn is_ready(&self, id: DepId) -> bool {
         self.get(id).is_some_and(Dep::is_ready)

@@ -2,6 +2,7 @@
 //! in an order of its choice, and reads what the writes show. The audit runs after every step.
 
 mod entries;
+mod holes;
 mod inodes;
 mod pointers;
 mod removals;
@@ -221,6 +222,24 @@ impl Rig {
         let (key, at, size) = self.dinode_place(ino);
         let write = self.write(key, BufKind::Inodes, self.inodes[&key].clone());
         (write.rolled_back, Dinode::decode(&self.g, &write.bytes[at..at + size]))
+    }
+
+    /// Begins to write the inode block; returns the inode as written.
+    fn start_inodes(&self, ino: Ino) -> Dinode {
+        let (key, at, size) = self.dinode_place(ino);
+        let write = self.start_write(key, BufKind::Inodes, self.inodes[&key].clone());
+        Dinode::decode(&self.g, &write.bytes[at..at + size])
+    }
+
+    /// The device has accepted the write of a block.
+    fn accept(&self, key: BufKey) {
+        self.mode.write_completed(key, WriteResult::Unflushed);
+        self.audit();
+    }
+
+    fn flush(&self) {
+        self.mode.flush_completed(self.mode.flush_started());
+        self.audit();
     }
 
     /// Writes the first directory block.

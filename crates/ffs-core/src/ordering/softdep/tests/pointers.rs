@@ -8,7 +8,13 @@ fn set_block(rig: &mut Rig, new: FragRun, old: Option<FragRun>) {
 }
 
 /// Sets direct pointer `lbn`, and the size to `size` bytes.
-fn set_block_at(rig: &mut Rig, lbn: usize, new: FragRun, old: Option<FragRun>, size: u64) {
+pub(super) fn set_block_at(
+    rig: &mut Rig,
+    lbn: usize,
+    new: FragRun,
+    old: Option<FragRun>,
+    size: u64,
+) {
     let (slot, block) = (PtrSlot::Direct(FILE, lbn), BufKey::File(FILE, lbn as i64));
     rig.send(Event::BlockAllocated { run: new });
     rig.send(Event::PointerSet { slot, new, old, content: BlockContent::Data, block });

@@ -1,0 +1,110 @@
+//! Pointers that are cleared.
+
+use super::pointers::set_block_at;
+use super::*;
+use crate::ordering::{BlockContent, FreedRuns, PtrSlot};
+
+/// A durable file with these blocks; block `n` is run `n`.
+fn with_blocks(blocks: &[usize]) -> Rig {
+    let mut rig = Rig::with_files(&[(16, FILE, b"name")]);
+    for &lbn in blocks {
+        let (run, size) = (rig.run(lbn as u64), bytes(&rig, lbn + 1));
+        set_block_at(&mut rig, lbn, run, None, size);
+        rig.write_data(FILE, lbn as i64);
+    }
+    rig.write_group();
+    rig.write_inodes(FILE);
+    assert_eq!(rig.mode.pending().deps, 0);
+    rig
+}
+
+fn bytes(rig: &Rig, blocks: usize) -> u64 {
+    blocks as u64 * u64::from(rig.g.bsize)
+}
+
+/// Truncates the file behind block `last`, a hole, which gets run `run`. The runs `freed` of the
+/// blocks behind it are freed.
+fn truncate_into_hole(rig: &mut Rig, last: usize, run: FragRun, freed: &[(usize, FragRun)]) {
+    let (slot, block) = (PtrSlot::Direct(FILE, last), BufKey::File(FILE, last as i64));
+    rig.send(Event::BlockAllocated { run });
+    let content = BlockContent::Data;
+    rig.send(Event::PointerSet { slot, new: run, old: None, content, block });
+    let mut d = rig.dinode(FILE);
+    let (ino, size) = (FILE, d.size);
+    rig.send(Event::InodeTruncated { ino, last: Some(last), size, cleared: freed });
+    d.db[last + 1..].fill(0);
+    (d.db[last], d.size) = (run.at.pointer(), bytes(rig, last + 1));
+    rig.store(FILE, InodeChange::Truncate, &d);
+    rig.send(Event::BuffersDiscarded { ino, blocks: last as i64 + 1..=i64::MAX });
+    let runs = FreedRuns::unordered(freed.iter().map(|(_, run)| *run).collect());
+    rig.send(Event::BlocksFreed { ino, runs, partial: &[] });
+}
+
+/// The runs that work frees.
+fn freed(rig: &Rig) -> Vec<FragRun> {
+    let runs = |work| match work {
+        WorkItem::FreeBlks(runs) => runs.first,
+        _ => Vec::new(),
+    };
+    rig.take_work().into_iter().flat_map(runs).collect()
+}
+
+/// `ftruncate` into a hole; then the file grows again before the write of the new end is durable.
+#[test]
+fn a_run_is_not_free_while_the_newest_write_names_it() {
+    let mut rig = with_blocks(&[0, 2]);
+    let (old, new) = (rig.run(2), rig.run(3));
+    let last = rig.run(1);
+    truncate_into_hole(&mut rig, 1, last, &[(2, old)]);
+    rig.write_data(FILE, 1);
+    rig.write_group();
+    let key = rig.inode_block(FILE);
+    let d = rig.start_inodes(FILE);
+    assert_eq!((d.db[1], d.db[2], d.size), (last.at.pointer(), 0, bytes(&rig, 2)));
+    rig.accept(key);
+    let size = bytes(&rig, 3);
+    set_block_at(&mut rig, 2, new, None, size);
+    let d = rig.start_inodes(FILE);
+    assert_eq!(d.db[2], old.at.pointer(), "the new block is not ready");
+    rig.flush();
+    assert_eq!(freed(&rig), []);
+    rig.accept(key);
+    rig.flush();
+    assert_eq!(freed(&rig), []);
+    rig.write_data(FILE, 2);
+    rig.write_group();
+    assert_eq!(rig.write_inodes(FILE).1.db[2], new.at.pointer());
+    assert_eq!(freed(&rig), [old]);
+    assert_eq!(rig.mode.pending().deps, 0);
+}
+
+/// Two times `ftruncate` into a hole: the new block of the second is not ready, so a write shows
+/// the end before the first.
+#[test]
+fn runs_are_not_free_while_the_newest_write_shows_the_old_end() {
+    let mut rig = with_blocks(&[0, 3, 4, 5]);
+    let old: Vec<(usize, FragRun)> = (3..6).map(|lbn| (lbn, rig.run(lbn as u64))).collect();
+    let (second, first) = (rig.run(2), rig.run(1));
+    truncate_into_hole(&mut rig, 2, second, &old);
+    rig.write_data(FILE, 2);
+    rig.write_group();
+    let key = rig.inode_block(FILE);
+    assert_eq!(rig.start_inodes(FILE).size, bytes(&rig, 3));
+    rig.accept(key);
+    truncate_into_hole(&mut rig, 1, first, &[(2, second)]);
+    let d = rig.start_inodes(FILE);
+    let shows_old_end = d.db[3] == old[0].1.at.pointer();
+    rig.flush();
+    assert!(shows_old_end && freed(&rig).is_empty(), "{d:?}");
+    rig.accept(key);
+    rig.flush();
+    assert_eq!(freed(&rig), []);
+    rig.write_data(FILE, 1);
+    rig.write_group();
+    let d = rig.write_inodes(FILE).1;
+    assert_eq!((d.db[1], d.db[2], d.size), (first.at.pointer(), 0, bytes(&rig, 2)));
+    let mut all = freed(&rig);
+    all.sort_by_key(|run| run.at);
+    assert_eq!(all, [second, old[0].1, old[1].1, old[2].1]);
+    assert_eq!(rig.mode.pending().deps, 0);
+}
