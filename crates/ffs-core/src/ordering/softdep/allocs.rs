@@ -135,6 +135,39 @@ impl Softdep {
         self.worklist.free_blocks_now(FreedRuns::unordered(frees));
     }
 
+    /// Ends versions of a pointer that is cleared. What waits for a name to be absent requires the
+    /// inode and the indirect blocks `above`: one of them lost the pointer. The entries of the
+    /// block end with its buffer. Returns the runs that the versions kept from being freed.
+    pub(super) fn end_cleared_allocs(
+        &mut self,
+        ids: &[DepId],
+        ino: Ino,
+        above: &[i64],
+    ) -> Vec<FragRun> {
+        let mut frees = Vec::new();
+        for &id in ids {
+            for dependent in self.graph.dependents(id) {
+                if self.awaits_removal(dependent) {
+                    self.require_inode(dependent, ino);
+                    for &block in above {
+                        self.require_block(dependent, BufKey::File(ino, block));
+                    }
+                }
+            }
+            if let Some(DepKind::Alloc(alloc)) = self.complete(id) {
+                frees.extend(alloc.frees);
+            }
+        }
+        frees
+    }
+
+    /// Whether the dependency, if it requires a directory block, requires it to lose a name.
+    pub(super) fn awaits_removal(&self, id: DepId) -> bool {
+        use DepKind::{DropLinks, Entry, PublishedNames, SyncPoint};
+        let kind = self.graph.kind(id);
+        matches!(kind, Some(DropLinks { .. } | Entry(_) | PublishedNames | SyncPoint))
+    }
+
     /// Ends versions of a pointer. Returns the runs that they kept from being freed.
     pub(super) fn end_allocs(&mut self, ids: impl IntoIterator<Item = DepId>) -> Vec<FragRun> {
         let mut frees = Vec::new();

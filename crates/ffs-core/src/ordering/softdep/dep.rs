@@ -241,8 +241,8 @@ pub(super) struct AllocDep {
     pub(super) run: FragRun,
     /// Runs that are free when the pointer is durable.
     pub(super) frees: Vec<FragRun>,
-    /// Entries written in the directory block that the pointer names, and shown by all later writes
-    /// of it: they are on the device when the pointer is. Sorted, each once.
+    /// Entries written in the directory block that the pointer names, and rolled back by no later
+    /// write of it: they are on the device when the pointer is. Sorted, each once.
     pub(super) entries: Vec<DepId>,
 }
 

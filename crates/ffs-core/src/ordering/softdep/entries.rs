@@ -10,7 +10,7 @@
 
 use super::dep::{DepId, DepKind, Holds, Level, NO_ENTRY};
 use super::direntries::{chunk_of, start_of_chunk};
-use super::engine::{BlockChange, Softdep};
+use super::engine::Softdep;
 use super::pagedep::{RemovedEntry, key_of};
 use super::pointers::Way;
 use crate::ordering::rules::{Rule, holds};
@@ -44,9 +44,7 @@ impl Softdep {
         {
             let off = start_of_chunk(chunk);
             let key = key_of(&self.g, DirPos { dir: at.dir, off });
-            self.require_change(id, BlockChange { key, change });
-            // The chunk may have been truncated since.
-            self.require_truncated(id, at.dir);
+            self.require_merged(id, at.dir, (key, change));
         }
         self.replace_reservation(at, id);
         self.push_value(at, NO_ENTRY, id);

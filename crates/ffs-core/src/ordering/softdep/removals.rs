@@ -191,9 +191,7 @@ impl Softdep {
         };
         let key = key_of(&self.g, DirPos { dir, off: start_of_chunk(chunk) });
         for point in self.points_after(id) {
-            self.require_change(point, BlockChange { key, change });
-            // The chunk may have been truncated since.
-            self.require_truncated(point, dir);
+            self.require_merged(point, dir, (key, change));
         }
     }
 

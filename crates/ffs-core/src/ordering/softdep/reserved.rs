@@ -92,15 +92,19 @@ impl Softdep {
         true
     }
 
-    /// If the entry at `at` is reserved, the new name `id` takes its place. A removal that was in
-    /// no write ends: `id` inherits its guards and its dependents.
+    /// If the entry at `at` is reserved, the new name `id` takes its place and inherits the guards
+    /// of the removal. One that was in no write ends, and `id` inherits its dependents, too.
     pub(super) fn replace_reservation(&mut self, at: DirPos, id: DepId) {
         let key = key_of(&self.g, at);
         let last = self.pagedeps.entry(key, at.off).and_then(|versions| versions.last());
         // An entry in a free record, not a reserved one.
         let Some(last) = last.filter(|&last| self.is_clear(last)) else { return };
         self.unreserve(at.dir);
-        if self.graph.is_unwritten(last) && self.graph.can_pass(last, id, |_, _| true) {
+        if !self.graph.is_unwritten(last) {
+            // A later write may roll the removal back ([`super::rollback_dir`]).
+            return self.inherit_guards(last, id, None);
+        }
+        if self.graph.can_pass(last, id, |_, _| true) {
             self.pagedeps.entry_mut(key, at.off).and_then(|versions| versions.pop());
             self.split_link_drop(last);
             self.inherit_guards(last, id, None);

@@ -6,7 +6,7 @@
 //!    flight.
 
 use super::dep::{Condition, DepId, DepKind, FILE_END, SizeFloor};
-use super::engine::Softdep;
+use super::engine::{BlockChange, Softdep};
 use super::inodedep::InodeExtra;
 use super::pagedep::{block_key, lbn_of};
 use super::pointers::Way;
@@ -139,6 +139,20 @@ impl Softdep {
                 _ => None,
             })
             .collect()
+    }
+
+    /// `id` requires that a record which the `change` of a block of `dir` merged away is absent
+    /// from the device.
+    pub(super) fn require_merged(&mut self, id: DepId, dir: Ino, (key, change): (BufKey, u64)) {
+        self.require_change(id, BlockChange { key, change });
+        // The block may be durable at an address that the device has no pointer to.
+        if let BufKey::File(_, lbn @ 0..) = key
+            && holds(Rule::PointerBeforeEntry)
+        {
+            self.require_pointers(id, dir, Lbn(lbn.unsigned_abs()), Way::FromInode);
+        }
+        // The record's chunk may have been truncated since.
+        self.require_truncated(id, dir);
     }
 
     /// `id` requires that the device shows no way to the truncated part of `ino`: the inode as it

@@ -284,46 +284,84 @@ fn the_old_name_of_a_file_that_was_removed_waits_for_links_given_before() {
     assert_eq!(rig.entry_in(&rig.write_dir(), a), Ino(0));
 }
 
-/// The first block of the root directory gets another run, as when it grows.
-fn move_directory(rig: &mut Rig) {
-    let (old, new) = (rig.run(0), rig.run(1));
+/// Block `lbn` of the root directory gets another run, as when it grows.
+fn move_block(rig: &mut Rig, lbn: usize) {
+    let (old, new) = (rig.run(2 * lbn as u64), rig.run(2 * lbn as u64 + 1));
     rig.send(Event::BlockAllocated { run: new });
     rig.send(Event::PointerSet {
-        slot: PtrSlot::Direct(Ino::ROOT, 0),
+        slot: PtrSlot::Direct(Ino::ROOT, lbn),
         new,
         old: Some(old),
         content: BlockContent::DirectoryGrowth,
-        block: BufKey::File(Ino::ROOT, 0),
+        block: BufKey::File(Ino::ROOT, lbn as i64),
     });
-    let mut d = Dinode { mode: 0o040_755, nlink: 2, size: rig.g.bsize.into(), ..Dinode::default() };
-    d.db[0] = new.at.pointer();
+    let size = (lbn as u64 + 1) * u64::from(rig.g.bsize);
+    let mut d = Dinode { mode: 0o040_755, nlink: 2, size, ..Dinode::default() };
+    (0..lbn).for_each(|lbn| d.db[lbn] = rig.run(2 * lbn as u64).at.pointer());
+    d.db[lbn] = new.at.pointer();
     rig.store(Ino::ROOT, InodeChange::DirectoryGrow, &d);
+}
+
+/// Makes a file durable with a name in the second block of the root directory.
+fn create_in_second_block(rig: &mut Rig, off: u32, ino: Ino, name: &[u8]) {
+    rig.init(ino);
+    rig.add(off, ino, EntryKind::New, name);
+    rig.write_group();
+    rig.write_inodes(ino);
+    write_second(rig);
+    assert_eq!(rig.mode.pending().deps, 0);
+}
+
+fn write_second(rig: &Rig) -> Write {
+    let write = rig.start_dir(1);
+    rig.complete_dir(1);
+    write
+}
+
+/// A block moves and loses a name, and is truncated: the device shows the old block until it has
+/// the truncated inode.
+#[test]
+fn links_drop_after_a_moved_block_that_was_truncated() {
+    let mut rig = Rig::new();
+    let off = rig.g.bsize + 16;
+    create_in_second_block(&mut rig, off, FILE, b"name");
+    move_block(&mut rig, 1);
+    assert!(!rig.remove(off, FILE, b"name", RemovedName::file(0)), "it is merged");
+    write_second(&rig);
+    assert_eq!(rig.take_work(), [], "the pointer is not durable");
+    let mut d = rig.dinode(Ino::ROOT);
+    (d.db[1], d.size) = (0, rig.g.bsize.into());
+    rig.store(Ino::ROOT, InodeChange::Truncate, &d);
+    rig.send(Event::BuffersDiscarded { ino: Ino::ROOT, blocks: 1..=i64::MAX });
+    let drop = WorkItem::DropLinks { ino: FILE, by: 1 };
+    assert!(!rig.take_work().contains(&drop), "the device has the old block");
+    rig.write_inodes(Ino::ROOT);
+    assert!(rig.take_work().contains(&drop));
 }
 
 /// The device shows the older name until it has the pointer to the block without it.
 #[test]
 fn a_removal_waits_until_a_moved_block_has_lost_an_older_name() {
-    let [old, other, new, _] = SECTORS;
-    let mut rig = Rig::with_files(&[(old, FILE, b"name"), (other, OTHER, b"other")]);
-    let third = rig.g.bsize + 16;
-    rig.init(THIRD);
-    rig.add(third, THIRD, EntryKind::New, b"third");
-    rig.write_group();
-    rig.write_inodes(THIRD);
-    rig.start_dir(1);
-    rig.complete_dir(1);
-    assert!(!rig.remove(old, FILE, b"name", RemovedName::file(0)), "it is merged");
-    rig.link(new, OTHER, b"name");
-    move_directory(&mut rig);
-    assert!(!rig.remove(new, OTHER, b"name", RemovedName::file(1)));
-    assert!(rig.remove(third, THIRD, b"third", RemovedName::file(0)));
-    rig.write_dir();
-    let write = rig.start_dir(1);
-    rig.complete_dir(1);
-    assert_eq!(rig.entry_in(&write, third), THIRD, "the pointer is not durable");
-    rig.write_group();
-    rig.write_inodes(Ino::ROOT);
-    assert_eq!(rig.entry_in(&rig.start_dir(1), third), Ino(0));
+    for written_before in [false, true] {
+        let [old, other, new, _] = SECTORS;
+        let mut rig = Rig::with_files(&[(old, FILE, b"name"), (other, OTHER, b"other")]);
+        let third = rig.g.bsize + 16;
+        create_in_second_block(&mut rig, third, THIRD, b"third");
+        assert!(!rig.remove(old, FILE, b"name", RemovedName::file(0)), "it is merged");
+        rig.link(new, OTHER, b"name");
+        move_block(&mut rig, 0);
+        if written_before {
+            rig.write_dir();
+        }
+        assert!(!rig.remove(new, OTHER, b"name", RemovedName::file(1)));
+        assert!(rig.remove(third, THIRD, b"third", RemovedName::file(0)), "{written_before}");
+        rig.write_dir();
+        let write = write_second(&rig);
+        assert_eq!(rig.entry_in(&write, third), THIRD, "the pointer is not durable");
+        rig.write_group();
+        rig.write_inodes(Ino::ROOT);
+        assert_eq!(rig.entry_in(&write_second(&rig), third), Ino(0));
+    }
 }
 
 /// What follows a rename within one sector whose write is not durable.
@@ -359,7 +397,7 @@ fn removal_is_rolled_back(next: Next, flushed_before: bool) {
     assert_eq!((rig.entry_in(&write, old), rig.entry_in(&write, new)), (Ino(0), FILE));
     rig.accept(BufKey::File(Ino::ROOT, 0));
     match next {
-        Next::Moved => move_directory(&mut rig),
+        Next::Moved => move_block(&mut rig, 0),
         Next::OldNameGiven => {
             rig.init(OTHER);
             rig.add(old, OTHER, EntryKind::New, b"old");
@@ -381,21 +419,24 @@ fn removal_is_rolled_back(next: Next, flushed_before: bool) {
         assert_eq!(rig.write_inodes(Ino::ROOT).1.db[0], rig.run(1).at.pointer());
         assert!(!rig.take_work().contains(&drop), "the device shows the old name");
     }
-    // Everything becomes durable, and the old name is removed.
-    let mut drops = 0;
+    // Everything becomes durable, and only the last name is left.
+    let (mut drops, mut names) = (0, [Ino(0); 3]);
     for _ in 0..4 {
         rig.inodes.keys().for_each(|key| {
             rig.write(*key, BufKind::Inodes, rig.inodes[key].clone());
         });
-        let last = rig.start_dir(1);
-        rig.complete_dir(1);
+        let last = write_second(&rig);
         let write = rig.write_dir();
-        let shown = [rig.entry_in(&write, old), rig.entry_in(&write, new)];
-        let others = shown.iter().filter(|ino| **ino == FILE).count();
-        let names = others + usize::from(rig.entry_in(&last, elsewhere) == FILE);
+        names = [(&write, old), (&write, new), (&last, elsewhere)]
+            .map(|(write, off)| rig.entry_in(write, off));
+        assert!(names.contains(&FILE), "{next:?}: no name is left");
         drops += rig.take_work().into_iter().filter(|work| *work == drop).count();
-        assert!(names > 0, "{next:?}: no name is left");
     }
-    let expected = if next == Next::RenamedAgain { 2 } else { 1 };
-    assert_eq!(drops, expected, "{next:?}");
+    let expected = match next {
+        Next::Moved => [Ino(0), FILE, Ino(0)],
+        Next::OldNameGiven => [OTHER, FILE, Ino(0)],
+        Next::RenamedAgain => [Ino(0), Ino(0), FILE],
+    };
+    assert_eq!(names, expected, "{next:?}");
+    assert_eq!(drops, if next == Next::RenamedAgain { 2 } else { 1 }, "{next:?}");
 }
