@@ -2,7 +2,7 @@
 
 use crate::common::place::Mounted;
 use crate::common::{START, soft_updates};
-use crate::{READY, WRITERS};
+use crate::{READY, Round, WRITERS};
 use ffs_core::{Env, Ffs};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::{BlockDevice, FileDevice};
@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -36,17 +37,36 @@ pub(crate) fn run(arguments: &[String]) {
     );
 }
 
+/// Runs the load of a round in this process, on `device`, until the writers have performed so many
+/// operations. `mark` gets each report.
+pub(crate) fn run_here(
+    device: Arc<dyn BlockDevice>,
+    round: &Round,
+    operations: u64,
+    mark: &(dyn Fn(u8) + Sync),
+) {
+    let left = AtomicU64::new(operations);
+    let report = |what: u8| {
+        mark(what);
+        what == READY
+            || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
+    };
+    let failed = |why: String| panic!("{}: {why}", round.what);
+    let place = mount(device, round.seed, i64::try_from(round.number).unwrap());
+    load(place, round.seed, round.sound, &Load { report: &report, failed: &failed });
+}
+
 /// The reports of a load.
-pub(crate) struct Load<'a> {
+struct Load<'a> {
     /// Reports that the load has begun ([`READY`]), or that an operation of this writer returned.
     /// Returns false to end the load.
-    pub(crate) report: &'a (dyn Fn(u8) -> bool + Sync),
+    report: &'a (dyn Fn(u8) -> bool + Sync),
     /// Reports a failed operation.
-    pub(crate) failed: &'a (dyn Fn(String) + Sync),
+    failed: &'a (dyn Fn(String) + Sync),
 }
 
 /// Mounts the volume of a round.
-pub(crate) fn mount(device: Arc<dyn BlockDevice>, seed: u64, round: i64) -> Mounted {
+fn mount(device: Arc<dyn BlockDevice>, seed: u64, round: i64) -> Mounted {
     let start = Timestamp::new(START + round * 100_000, 0);
     let clock = Arc::new(ManualClock::new(start));
     let mut options = soft_updates();
@@ -65,7 +85,7 @@ pub(crate) fn mount(device: Arc<dyn BlockDevice>, seed: u64, round: i64) -> Moun
 }
 
 /// Runs writers, a syncer, and on a volume that is `sound` a thread that removes old trees.
-pub(crate) fn load(place: Mounted, seed: u64, sound: bool, load: &Load<'_>) {
+fn load(place: Mounted, seed: u64, sound: bool, load: &Load<'_>) {
     let (tick, ticks) = sync_channel(4);
     (load.report)(READY);
     std::thread::scope(|s| {

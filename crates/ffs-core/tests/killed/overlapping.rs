@@ -9,12 +9,11 @@
 //!
 //! [`recorded`]: crate::recorded
 
-use crate::child::{Load, load, mount};
+use crate::child::run_here;
 use crate::{READY, Round, Tally, WRITERS};
 use ffs_device::{BlockDevice, DeviceError, Durability, MemDevice};
 use ffs_testkit::rng::SplitMix64;
 use std::io::IoSlice;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Most operations of a run.
@@ -104,16 +103,7 @@ impl<'e> Replay<'e> {
 fn record(image: &MemDevice, round: &Round, operations: u64, seed: u64) -> Vec<Event> {
     let inner = image.snapshot().with_durability(Durability::OnFlush);
     let device = Arc::new(SlowDevice { inner, log: Mutex::default(), seed });
-    let left = AtomicU64::new(operations);
-    let report = |what: u8| {
-        device.log(|_| Event::Mark(what));
-        what == READY
-            || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
-    };
-    let failed = |why: String| panic!("{}: {why}", round.what);
-    let number = i64::try_from(round.number).unwrap();
-    let place = mount(Arc::clone(&device) as Arc<dyn BlockDevice>, round.seed, number);
-    load(place, round.seed, round.sound, &Load { report: &report, failed: &failed });
+    run_here(device.clone(), round, operations, &|what| _ = device.log(|_| Event::Mark(what)));
     std::mem::take(&mut *device.log.lock().unwrap())
 }
 

@@ -4,13 +4,12 @@
 //! order, with a mark where an operation returned. Then each prefix is repaired and checked like an
 //! image after a kill. The next run continues with one of them.
 
-use crate::child::{Load, load, mount};
+use crate::child::run_here;
 use crate::{READY, Round, Tally, WRITERS};
 use ffs_device::record::Event;
 use ffs_device::{BlockDevice, Durability, MemDevice, Recorder};
 use ffs_testkit::rng::SplitMix64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most operations of a run.
 const MOST_OPERATIONS: u64 = 240;
@@ -58,15 +57,6 @@ pub(crate) fn run(
 fn record(image: &MemDevice, round: &Round, operations: u64) -> Vec<Event> {
     let device = image.snapshot().with_durability(Durability::OnFlush);
     let device = Arc::new(Recorder::new(device));
-    let left = AtomicU64::new(operations);
-    let report = |what: u8| {
-        device.mark(what.to_string());
-        what == READY
-            || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
-    };
-    let failed = |why: String| panic!("{}: {why}", round.what);
-    let number = i64::try_from(round.number).unwrap();
-    let place = mount(Arc::clone(&device) as Arc<dyn BlockDevice>, round.seed, number);
-    load(place, round.seed, round.sound, &Load { report: &report, failed: &failed });
+    run_here(device.clone(), round, operations, &|what| device.mark(what.to_string()));
     device.take_events()
 }
