@@ -136,11 +136,43 @@ impl std::fmt::Display for Tally {
         let Verified { names, files } = self.promises;
         write!(
             f,
-            "{} states ({} volumes mounted again without a repair, at most {} writes in flight), \
-             {} operations, {names} names and {files} files promised and kept, {} repairs by \
-             fsck -p, all of leaks and counts",
-            self.states, self.unrepaired, self.in_flight, self.operations, self.repaired
-        )
+            "{} states ({} volumes mounted again without a repair), {} operations, {names} names \
+             and {files} files promised and kept, {} repairs by fsck -p, all of leaks and counts",
+            self.states, self.unrepaired, self.operations, self.repaired
+        )?;
+        match self.in_flight {
+            0 => Ok(()),
+            most => write!(f, ", at most {most} writes in flight"),
+        }
+    }
+}
+
+/// What a load has reported.
+#[derive(Default)]
+pub(crate) struct Reports {
+    /// Whether it had begun.
+    ready: bool,
+    /// Operations of each writer that returned.
+    done: [usize; WRITERS as usize],
+}
+
+impl Reports {
+    /// Adds [`READY`], or the number of a writer.
+    pub(crate) fn add(&mut self, report: u8) {
+        match report {
+            READY => self.ready = true,
+            writer => self.done[usize::from(writer)] += 1,
+        }
+    }
+
+    /// The operations of each writer that returned; `None` if the load had not begun.
+    fn done(&self) -> Option<&[usize]> {
+        self.ready.then_some(&self.done)
+    }
+
+    /// The operations of all writers that returned.
+    pub(crate) fn operations(&self) -> u64 {
+        self.done.iter().map(|n| *n as u64).sum()
     }
 }
 
@@ -195,23 +227,24 @@ impl Round {
     /// Kills a process that uses `image`, and checks the result.
     fn kill(&self, image: &MemDevice, rng: &mut SplitMix64, tally: &mut Tally) -> MemDevice {
         std::fs::write(&self.image, image.to_vec()).unwrap();
-        let done = self.run_and_kill(rng);
+        let reports = self.run_and_kill(rng);
         let left = MemDevice::from_bytes(&std::fs::read(&self.image).unwrap());
-        self.check(&left, done.as_deref(), format_args!("after the kill"), tally);
-        tally.operations += done.iter().flatten().map(|n| *n as u64).sum::<u64>();
+        self.check(&left, &reports, format_args!("after the kill"), tally);
+        tally.operations += reports.operations();
         left
     }
 
-    /// Repairs and checks a copy of `state`, before which the writers had reported `done`
-    /// operations; `None` if the load had not begun. `place` describes it in a message.
+    /// Repairs and checks a copy of `state`, before which the load had sent `reports`. `place`
+    /// describes it in a message.
     pub(crate) fn check(
         &self,
         state: &MemDevice,
-        done: Option<&[usize]>,
+        reports: &Reports,
         place: std::fmt::Arguments<'_>,
         tally: &mut Tally,
     ) {
         let copy = Arc::new(state.snapshot());
+        let done = reports.done();
         let outcome = examine::examine(&copy, (self.seed, SyncCalls::Include), done);
         let (repairs, promises) = outcome.unwrap_or_else(|why| {
             let saved = save_image(&state.to_vec(), self.seed, self.number);
@@ -222,8 +255,8 @@ impl Round {
         tally.promises += promises;
     }
 
-    /// The operations that each writer has reported; `None` if the load had not begun.
-    fn run_and_kill(&self, rng: &mut SplitMix64) -> Option<Vec<usize>> {
+    /// The reports before the kill.
+    fn run_and_kill(&self, rng: &mut SplitMix64) -> Reports {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["child", self.image.to_str().unwrap()])
             .args([self.seed.to_string(), self.number.to_string(), self.sound.to_string()])
@@ -233,12 +266,12 @@ impl Round {
         let early = rng.one_in(20);
         let (operations, pause) = (rng.below(MOST_OPERATIONS), rng.below(1500));
         let mut pipe = child.stdout.take().unwrap();
-        let mut reports = Vec::new();
+        let mut bytes = Vec::new();
         if !early {
             let mut byte = [0];
-            while reports.len() as u64 <= operations {
+            while bytes.len() as u64 <= operations {
                 match pipe.read(&mut byte) {
-                    Ok(1) => reports.push(byte[0]),
+                    Ok(1) => bytes.push(byte[0]),
                     _ => self.ended(&mut child),
                 }
             }
@@ -251,11 +284,10 @@ impl Round {
         child.kill().unwrap();
         let status = child.wait().unwrap();
         assert_eq!(status.code(), None, "{}: the child ended by itself", self.what);
-        pipe.read_to_end(&mut reports).unwrap();
-        reports.contains(&READY).then(|| {
-            let count = |w: u8| reports.iter().filter(|b| **b == w).count();
-            (0..WRITERS).map(count).collect()
-        })
+        pipe.read_to_end(&mut bytes).unwrap();
+        let mut reports = Reports::default();
+        bytes.into_iter().for_each(|byte| reports.add(byte));
+        reports
     }
 
     fn ended(&self, child: &mut Child) -> ! {

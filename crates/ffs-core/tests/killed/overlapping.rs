@@ -10,7 +10,7 @@
 //! [`recorded`]: crate::recorded
 
 use crate::child::run_here;
-use crate::{READY, Round, Tally, WRITERS};
+use crate::{Reports, Round, Tally};
 use ffs_device::{BlockDevice, DeviceError, Durability, MemDevice};
 use ffs_testkit::rng::SplitMix64;
 use std::io::IoSlice;
@@ -38,7 +38,7 @@ pub(crate) fn run(
     let points = events.iter().filter(|e| !matches!(e, Event::End(_))).count() as u64;
     let (stride, chosen) = (points.div_ceil(MOST_STATES).max(1), 1 + rng.below(points.max(1)));
     let mut replay = Replay { ended: image.snapshot(), in_flight: Vec::new() };
-    let (mut done, mut ready, mut point) = (vec![0; usize::from(WRITERS)], false, 0);
+    let (mut reports, mut point) = (Reports::default(), 0);
     let mut left = image.snapshot();
     for event in &events {
         match event {
@@ -47,22 +47,21 @@ pub(crate) fn run(
                 replay.end(*number);
                 continue;
             }
-            Event::Mark(READY) => ready = true,
-            Event::Mark(writer) => done[usize::from(*writer)] += 1,
+            Event::Mark(report) => reports.add(*report),
         }
         let state = replay.state(matches!(event, Event::Begin(_)), rng);
         point += 1;
         if point % stride == 0 {
             let writes = replay.in_flight.len();
             let place = format_args!("point {point} of {points}, {writes} writes in flight");
-            round.check(&state, ready.then_some(&done), place, tally);
+            round.check(&state, &reports, place, tally);
             tally.in_flight = tally.in_flight.max(writes);
         }
         if point == chosen {
             left = state;
         }
     }
-    tally.operations += done.iter().map(|n| *n as u64).sum::<u64>();
+    tally.operations += reports.operations();
     left
 }
 

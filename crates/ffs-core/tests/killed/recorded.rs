@@ -5,7 +5,7 @@
 //! image after a kill. The next run continues with one of them.
 
 use crate::child::run_here;
-use crate::{READY, Round, Tally, WRITERS};
+use crate::{Reports, Round, Tally};
 use ffs_device::record::Event;
 use ffs_device::{BlockDevice, Durability, MemDevice, Recorder};
 use ffs_testkit::rng::SplitMix64;
@@ -27,13 +27,10 @@ pub(crate) fn run(
     let writes = events.iter().filter(|e| matches!(e, Event::Write { .. })).count() as u64;
     let (stride, chosen) = (writes.div_ceil(MOST_PREFIXES).max(1), rng.below(writes.max(1)));
     let (state, mut left) = (image.snapshot(), image.snapshot());
-    let (mut done, mut ready, mut prefix) = (vec![0; usize::from(WRITERS)], false, 0);
+    let (mut reports, mut prefix) = (Reports::default(), 0);
     for event in &events {
         match event {
-            Event::Mark { label, .. } => match label.parse::<u8>().unwrap() {
-                READY => ready = true,
-                writer => done[usize::from(writer)] += 1,
-            },
+            Event::Mark { label, .. } => reports.add(label.parse().unwrap()),
             Event::Write { offset, bytes, .. } => {
                 state.write_at(*offset, bytes).unwrap();
                 if prefix == chosen {
@@ -41,15 +38,14 @@ pub(crate) fn run(
                 }
                 prefix += 1;
                 if prefix % stride == 0 {
-                    let done = ready.then_some(done.as_slice());
                     let place = format_args!("after write {prefix} of {writes} (byte {offset})");
-                    round.check(&state, done, place, tally);
+                    round.check(&state, &reports, place, tally);
                 }
             }
             _ => {}
         }
     }
-    tally.operations += done.iter().map(|n| *n as u64).sum::<u64>();
+    tally.operations += reports.operations();
     left
 }
 

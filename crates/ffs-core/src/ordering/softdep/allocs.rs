@@ -140,12 +140,12 @@ impl Softdep {
     /// block end with its buffer. Returns the runs that the versions kept from being freed.
     pub(super) fn end_cleared_allocs(
         &mut self,
-        ids: &[DepId],
+        ids: impl IntoIterator<Item = DepId>,
         ino: Ino,
         above: &[i64],
     ) -> Vec<FragRun> {
         let mut frees = Vec::new();
-        for &id in ids {
+        for id in ids {
             for dependent in self.graph.dependents(id) {
                 if self.awaits_removal(dependent) {
                     self.require_inode(dependent, ino);

@@ -47,9 +47,9 @@ impl EntryVersions {
         &self.pending
     }
 
-    /// The values since the pending one at this place, or since the durable one.
-    pub(super) fn since(&self, place: Option<usize>) -> &[DepId] {
-        self.pending.get(place.map_or(0, |at| at + 1)..).unwrap_or_default()
+    /// The values after the pending one with this index, or after the durable one.
+    pub(super) fn since(&self, shown: Option<usize>) -> &[DepId] {
+        self.pending.get(shown.map_or(0, |at| at + 1)..).unwrap_or_default()
     }
 
     pub(super) fn last(&self) -> Option<DepId> {

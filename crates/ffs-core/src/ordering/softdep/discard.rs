@@ -6,7 +6,6 @@
 
 use super::dep::{Condition, DepKind, Holds, Level};
 use super::engine::Softdep;
-use super::graph::DepIds;
 use super::invariant::broken;
 use super::writes::Waiter;
 use crate::buf::BufKey;
@@ -34,10 +33,9 @@ impl Softdep {
         };
         self.stop_tracking_size(ino);
         let versions = indirdep.values().flat_map(|versions| versions.pending().iter().copied());
-        let versions = DepIds::from_iter(versions);
         // The device may still show the way to this block.
         let above = self.indirects_above(key);
-        let frees = self.end_cleared_allocs(&versions, ino, &above);
+        let frees = self.end_cleared_allocs(versions, ino, &above);
         self.free_after(ino, FreedRuns::unordered(frees), &above);
     }
 

@@ -9,7 +9,7 @@
 //! Reference: `docs/spec/soft-updates.md` §4.6, §6.1 to §6.4, §6.9.
 
 use super::dep::{DepId, DepKind, Holds, Level, NO_ENTRY};
-use super::direntries::{chunk_of, start_of_chunk};
+use super::direntries::chunk_of;
 use super::engine::Softdep;
 use super::pagedep::{RemovedEntry, key_of};
 use super::pointers::Way;
@@ -42,9 +42,7 @@ impl Softdep {
             && chunk != chunk_of(at.off)
             && holds(Rule::UniqueName)
         {
-            let off = start_of_chunk(chunk);
-            let key = key_of(&self.g, DirPos { dir: at.dir, off });
-            self.require_merged(id, at.dir, (key, change));
+            self.require_merged(id, at.dir, chunk, change);
         }
         self.replace_reservation(at, id);
         self.push_value(at, NO_ENTRY, id);

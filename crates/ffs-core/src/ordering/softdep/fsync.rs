@@ -147,10 +147,11 @@ impl Softdep {
                 }
                 PtrPlace::Inode(ino, _) => {
                     self.walk_inode(walk, ino);
-                    // Other pointers of the file may hide it: a fragment before it that grows, or
-                    // no block behind a hole, even one that a write showed.
-                    let may_be_hidden = dep.state() == WriteState::Unwritten || self.is_hole(id);
-                    if dep.is_ready() && may_be_hidden {
+                    // Other pointers of the file may keep it out of writes: a fragment before it
+                    // that grows; for a hole, even one that a write showed, no block behind it.
+                    let may_be_rolled_back =
+                        dep.state() == WriteState::Unwritten || self.is_hole(id);
+                    if dep.is_ready() && may_be_rolled_back {
                         self.walk_pointers(walk, ino);
                     }
                 }

@@ -30,7 +30,7 @@ pub(super) struct ShownInode {
 pub(super) struct BlockContents {
     /// Number of the last change of the block that it contains; 0 if none is pending.
     pub(super) change: u64,
-    /// The dependencies that it contains, and that no later write of the block has hidden.
+    /// The dependencies that it contains, without those that a later write of the block reverted.
     pub(super) deps: Vec<DepId>,
     pub(super) inodes: SmallVec<[ShownInode; 2]>,
 }
@@ -79,11 +79,11 @@ impl InFlight {
         self.unflushed.push_back(Unflushed { number: self.completed, key, contents });
     }
 
-    /// A new write of the block rolls back the dependencies `hidden`: the earlier writes, which no
-    /// flush has made durable, do not count for them any more.
-    pub(super) fn hide(&mut self, key: BufKey, hidden: &[DepId]) {
+    /// A new write of the block rolls back the dependencies `reverted`. The earlier writes that no
+    /// flush has made durable do not count for them any more.
+    pub(super) fn revert(&mut self, key: BufKey, reverted: &[DepId]) {
         for write in self.unflushed.iter_mut().filter(|write| write.key == key) {
-            write.contents.deps.retain(|id| !hidden.contains(id));
+            write.contents.deps.retain(|id| !reverted.contains(id));
         }
     }
 

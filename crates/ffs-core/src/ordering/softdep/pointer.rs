@@ -71,7 +71,7 @@ impl PointerVersions {
         self.pending.last().copied()
     }
 
-    /// The values since the one that a write shows.
+    /// The values after the one that a write shows.
     pub(super) fn since(&self, shown: Shown) -> &[DepId] {
         let at = self.pending.iter().position(|id| Some(*id) == shown.dep());
         self.pending.get(at.map_or(0, |at| at + 1)..).unwrap_or_default()

@@ -8,7 +8,6 @@
 //! Reference: `docs/spec/soft-updates.md` §6.3, §6.3b, §6.5, §6.7, §6.8.
 
 use super::dep::{DepId, DepKind, EntryChange, Holds, Level, NO_ENTRY};
-use super::direntries::start_of_chunk;
 use super::engine::{BlockChange, Softdep};
 use super::graph::{DepIds, Graph};
 use super::guards::{is_point, is_removal_barrier};
@@ -189,9 +188,8 @@ impl Softdep {
         let Some(RemovedEntry::Merged { change, chunk }) = self.pagedeps.removed(hash) else {
             return;
         };
-        let key = key_of(&self.g, DirPos { dir, off: start_of_chunk(chunk) });
         for point in self.points_after(id) {
-            self.require_merged(point, dir, (key, change));
+            self.require_merged(point, dir, chunk, change);
         }
     }
 

@@ -93,7 +93,7 @@ impl Softdep {
     }
 
     /// If the entry at `at` is reserved, the new name `id` takes its place and inherits the guards
-    /// of the removal. One that was in no write ends, and `id` inherits its dependents, too.
+    /// of the removal. A removal that was in no write ends: `id` inherits its dependents, too.
     pub(super) fn replace_reservation(&mut self, at: DirPos, id: DepId) {
         let key = key_of(&self.g, at);
         let last = self.pagedeps.entry(key, at.off).and_then(|versions| versions.last());

@@ -5,9 +5,8 @@
 //! 1. An entry whose last value is not ready shows the newest value that is: inode number and type.
 //!    Record lengths are never rolled back, so every chunk is whole.
 //! 2. The device writes a chunk, a sector, whole or not at all. So a value that waits only for
-//!    names in the same chunk is written with them.
-//!    The next write may roll it back, if one of these names got another value, or the pointer to
-//!    the block changed.
+//!    names in the same chunk is written with them. A later write rolls it back if one of these
+//!    names got another value meanwhile, or the pointer to the block changed.
 //!
 //! Reference: `docs/spec/soft-updates.md` §2 (sector clause), §5, §12.2.
 
@@ -42,14 +41,14 @@ fn shown_at(entries: &DirEntries, shown: &ShownEntries, off: u32) -> Option<DepI
 
 impl Softdep {
     /// Rolls back the changes that the copy `bytes` of a directory block must not show, and lists
-    /// the dependencies that it contains, and those hidden in it that an earlier write may have
-    /// shown. Returns whether anything was rolled back.
+    /// the dependencies that it contains, and those `reverted`: rolled back although an earlier
+    /// write may have shown them. Returns whether anything was rolled back.
     pub(super) fn roll_back_directory(
         &self,
         key: BufKey,
         bytes: &mut [u8],
         contained: &mut Vec<DepId>,
-        hidden: &mut DepIds,
+        reverted: &mut DepIds,
     ) -> bool {
         // No entry of the block is pending.
         let Some(entries) = self.pagedeps.block(key) else { return false };
@@ -71,7 +70,7 @@ impl Softdep {
                 continue;
             }
             rolled_back = true;
-            hidden.extend(self.graph.written(versions.since(entry.pending)));
+            reverted.extend(self.graph.written(versions.since(entry.pending)));
             let value = id.and_then(|id| self.value_of(id)).unwrap_or(versions.durable());
             debug!(target: LOG, %key, off, ino = value.ino.0, "entry rolled back");
             let at = (off % self.g.bsize) as usize;

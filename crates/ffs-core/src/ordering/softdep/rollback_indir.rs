@@ -14,14 +14,14 @@ use tracing::debug;
 
 impl Softdep {
     /// Rolls back the changes that the copy `bytes` of an indirect block must not show, and lists
-    /// the dependencies that it contains, and those hidden in it that an earlier write may have
-    /// shown. Returns whether anything was rolled back.
+    /// the dependencies that it contains, and those `reverted`: rolled back although an earlier
+    /// write may have shown them. Returns whether anything was rolled back.
     pub(super) fn roll_back_indirect(
         &self,
         key: BufKey,
         bytes: &mut [u8],
         contained: &mut Vec<DepId>,
-        hidden: &mut DepIds,
+        reverted: &mut DepIds,
     ) -> bool {
         // No pointer of the block is pending.
         let Some(indirdep) = self.indirdeps.get(key) else { return false };
@@ -34,10 +34,10 @@ impl Softdep {
                 Shown::Durable
             };
             contained.extend(shown.dep());
-            hidden.extend(self.graph.written(versions.since(shown)));
             let pointer = pointer_to(versions.run(&self.graph, shown));
             if !shown.is_last() {
                 rolled_back = true;
+                reverted.extend(self.graph.written(versions.since(shown)));
                 debug!(target: LOG, %key, index, pointer, "pointer rolled back");
             }
             bmap::set_pointer(&self.g, bytes, index as usize, pointer);

@@ -5,8 +5,8 @@
 //! 1. A written size covers no block whose pointer is rolled back and that must not be a hole: no
 //!    block at the end of a file, and none of a directory.
 //! 2. No pointer is written beyond the size.
-//! 3. A cleared pointer that a write showed may be rolled back in a later one: the rest of the
-//!    inode decides ([`super::holes`]).
+//! 3. The rest of the inode decides whether a write shows a cleared pointer ([`super::holes`]). So
+//!    a later write may roll back one that an earlier write showed.
 //! 4. A new inode whose bitmap is not durable is written as free, and the write counts for none of
 //!    its states: its names keep waiting.
 //!
@@ -46,14 +46,14 @@ impl Softdep {
     }
 
     /// Rolls back the changes that the copy `bytes` of an inode block must not show, and lists what
-    /// it contains, and the dependencies hidden in it that an earlier write may have shown. Returns
-    /// whether anything was rolled back.
+    /// it contains, and the dependencies `reverted`: rolled back although an earlier write may have
+    /// shown them. Returns whether anything was rolled back.
     pub(super) fn roll_back_inodes(
         &mut self,
         key: BufKey,
         bytes: &mut [u8],
         contents: &mut BlockContents,
-        hidden: &mut DepIds,
+        reverted: &mut DepIds,
     ) -> bool {
         let (g, dinode_size) = (self.g, self.g.format.dinode_size());
         let mut rolled_back = false;
@@ -71,7 +71,7 @@ impl Softdep {
             let mut size = 0;
             if let Some(extra) = dep.extra() {
                 let mut d = Dinode::decode(&g, bytes);
-                if self.roll_back_inode(&mut d, extra, &mut contents.deps, hidden) {
+                if self.roll_back_inode(&mut d, extra, &mut contents.deps, reverted) {
                     rolled_back = true;
                     d.encode(&g, bytes);
                     let (size, blocks) = (d.size, d.db.iter().filter(|&&p| p != 0).count());
@@ -87,13 +87,13 @@ impl Softdep {
     }
 
     /// Rolls back the changes of the inode that a write must not show, and lists the dependencies
-    /// contained and hidden, as above. Returns whether anything was rolled back.
+    /// `contained` and `reverted`, as above. Returns whether anything was rolled back.
     fn roll_back_inode(
         &self,
         d: &mut Dinode,
         extra: &InodeExtra,
         contained: &mut Vec<DepId>,
-        hidden: &mut DepIds,
+        reverted: &mut DepIds,
     ) -> bool {
         let stored_size = d.size;
         let old_end = self.old_end_shown(d, extra);
@@ -114,7 +114,7 @@ impl Softdep {
                 continue;
             }
             rolled_back = true;
-            hidden.extend(self.graph.written(versions.since(version)));
+            reverted.extend(self.graph.written(versions.since(version)));
             size = size.min(self.size_limit(d, index, run));
             if index < NDADDR && run.is_none() {
                 hole_at = Some(index);
@@ -135,7 +135,7 @@ impl Softdep {
         let (reached, held): (DepIds, DepIds) =
             extra.bounds().partition(|id| self.is_bound_shown(*id, size, keeps_end));
         contained.extend(reached);
-        hidden.extend(self.graph.written(&held));
+        reverted.extend(self.graph.written(&held));
         rolled_back | self.roll_back_ext_attr(d, extra, contained)
     }
 

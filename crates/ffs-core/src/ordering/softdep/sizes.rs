@@ -6,9 +6,10 @@
 //!    flight.
 
 use super::dep::{Condition, DepId, DepKind, FILE_END, SizeFloor};
+use super::direntries::start_of_chunk;
 use super::engine::{BlockChange, Softdep};
 use super::inodedep::InodeExtra;
-use super::pagedep::{block_key, lbn_of};
+use super::pagedep::{block_key, key_of, lbn_of};
 use super::pointers::Way;
 use crate::buf::BufKey;
 use crate::ordering::DirPos;
@@ -141,17 +142,16 @@ impl Softdep {
             .collect()
     }
 
-    /// `id` requires that a record which the `change` of a block of `dir` merged away is absent
-    /// from the device.
-    pub(super) fn require_merged(&mut self, id: DepId, dir: Ino, (key, change): (BufKey, u64)) {
-        self.require_change(id, BlockChange { key, change });
+    /// `id` requires that the device has lost a record of `chunk` of `dir`, which the `change` of
+    /// its block merged into another one.
+    pub(super) fn require_merged(&mut self, id: DepId, dir: Ino, chunk: u32, change: u64) {
+        let at = DirPos { dir, off: start_of_chunk(chunk) };
+        self.require_change(id, BlockChange { key: key_of(&self.g, at), change });
         // The block may be durable at an address that the device has no pointer to.
-        if let BufKey::File(_, lbn @ 0..) = key
-            && holds(Rule::PointerBeforeEntry)
-        {
-            self.require_pointers(id, dir, Lbn(lbn.unsigned_abs()), Way::FromInode);
+        if holds(Rule::PointerBeforeEntry) {
+            self.require_pointers(id, dir, lbn_of(&self.g, at), Way::FromInode);
         }
-        // The record's chunk may have been truncated since.
+        // The chunk may have been truncated since.
         self.require_truncated(id, dir);
     }
 

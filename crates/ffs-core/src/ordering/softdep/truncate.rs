@@ -52,7 +52,7 @@ impl Softdep {
             // The device may show the block that the hole hides.
             let hole = versions.last().filter(|id| self.is_hole(*id));
             hole.into_iter().for_each(|id| self.require_inode_instead(id, ino));
-            frees.extend(self.end_cleared_allocs(versions.pending(), ino, &[]));
+            frees.extend(self.end_cleared_allocs(versions.pending().iter().copied(), ino, &[]));
         }
         for id in bounds {
             self.require_inode_instead(id, ino);
@@ -96,7 +96,7 @@ impl Softdep {
         let cleared = self.indirdeps.remove_range(key, range);
         self.stop_tracking_size(ino);
         let versions = cleared.iter().flat_map(|versions| versions.pending().iter().copied());
-        let frees = self.end_cleared_allocs(&DepIds::from_iter(versions), ino, &[block]);
+        let frees = self.end_cleared_allocs(versions, ino, &[block]);
         self.free_after(ino, FreedRuns::unordered(frees), &[block]);
         self.inodedeps.drop_idle(ino);
     }

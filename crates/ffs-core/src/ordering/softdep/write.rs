@@ -33,23 +33,23 @@ impl Softdep {
         }
         let change = self.writes.issue(key).unwrap_or(0);
         let mut contents = BlockContents { change, ..BlockContents::default() };
-        let mut hidden = DepIds::new();
+        let mut reverted = DepIds::new();
         let rolled_back = match (kind, copy) {
             (BufKind::Inodes, Some(bytes)) => {
-                self.roll_back_inodes(key, bytes, &mut contents, &mut hidden)
+                self.roll_back_inodes(key, bytes, &mut contents, &mut reverted)
             }
             (BufKind::Directory, Some(bytes)) => {
-                self.roll_back_directory(key, bytes, &mut contents.deps, &mut hidden)
+                self.roll_back_directory(key, bytes, &mut contents.deps, &mut reverted)
             }
             (BufKind::Indirect, Some(bytes)) => {
-                self.roll_back_indirect(key, bytes, &mut contents.deps, &mut hidden)
+                self.roll_back_indirect(key, bytes, &mut contents.deps, &mut reverted)
             }
             _ => false,
         };
         for &id in &contents.deps {
             self.graph.mark_issued(id);
         }
-        self.hide(key, &hidden);
+        self.revert(key, &reverted);
         let changes = contents.deps.len();
         if rolled_back {
             debug!(target: LOG, %key, ?kind, changes, "write issued, partly rolled back");
@@ -62,20 +62,20 @@ impl Softdep {
         if rolled_back { WriteStart::RolledBack } else { WriteStart::Whole }
     }
 
-    /// A write of the block rolls back the dependencies `hidden`, which earlier writes may have
-    /// shown: at its present address, or a directory block at an older address that the device has
-    /// a pointer to. What those showed is overwritten, or is replaced when the pointer to this
-    /// address is durable. So only a later write of the block makes the dependencies durable.
-    fn hide(&mut self, key: BufKey, hidden: &[DepId]) {
-        if hidden.is_empty() {
+    /// A write of the block rolls back the dependencies `reverted`, which earlier writes may have
+    /// shown. At the present address of the block it overwrites what they showed. A directory block
+    /// may have moved: then it takes their place when the pointer to it is durable. So only a later
+    /// write makes the dependencies durable.
+    fn revert(&mut self, key: BufKey, reverted: &[DepId]) {
+        if reverted.is_empty() {
             return;
         }
-        self.inflight.hide(key, hidden);
+        self.inflight.revert(key, reverted);
         // Only directory blocks have entries.
         let BufKey::File(dir, lbn @ 0..) = key else { return };
         for pointer in self.all_allocs_to(dir, Lbn(lbn.unsigned_abs())) {
             if let Some(alloc) = self.graph.alloc_mut(pointer) {
-                alloc.entries.retain(|id| !hidden.contains(id));
+                alloc.entries.retain(|id| !reverted.contains(id));
             }
         }
     }

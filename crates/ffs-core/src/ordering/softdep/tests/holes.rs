@@ -1,6 +1,7 @@
 //! Pointers that are cleared.
 
 use super::pointers::set_block_at;
+use super::removals::move_block;
 use super::*;
 use crate::ordering::{BlockContent, FreedRuns, PtrSlot};
 
@@ -108,4 +109,28 @@ fn runs_are_not_free_while_the_newest_write_shows_the_old_end() {
     all.sort_by_key(|run| run.at);
     assert_eq!(all, [second, old[0].1, old[1].1, old[2].1]);
     assert_eq!(rig.mode.pending().deps, 0);
+}
+
+/// A file is renamed within a sector, and truncated so that the new name waits for the new end.
+/// Another file gets the old name. The next write still has a name of the first file.
+#[test]
+fn a_file_keeps_its_old_name_while_the_new_one_waits_for_its_end() {
+    let (old, new) = (16, 32);
+    let mut rig = with_blocks(&[0, 2]);
+    rig.rename((old, b"name"), (new, b"new"), FILE);
+    rig.write_inodes(FILE);
+    let write = rig.start_dir(0);
+    assert_eq!((rig.entry_in(&write, old), rig.entry_in(&write, new)), (Ino(0), FILE));
+    rig.accept(BufKey::File(Ino::ROOT, 0));
+    move_block(&mut rig, 0);
+    rig.flush();
+    let (last, freed) = (rig.run(1), [(2, rig.run(2))]);
+    truncate_into_hole(&mut rig, 1, last, &freed);
+    rig.init(OTHER);
+    rig.add(old, OTHER, EntryKind::New, b"name");
+    rig.write_group();
+    rig.write_inodes(OTHER);
+    let write = rig.start_dir(0);
+    let names = [old, new].map(|off| rig.entry_in(&write, off));
+    assert!(names.contains(&FILE), "{names:?}");
 }

@@ -284,9 +284,10 @@ fn the_old_name_of_a_file_that_was_removed_waits_for_links_given_before() {
     assert_eq!(rig.entry_in(&rig.write_dir(), a), Ino(0));
 }
 
-/// Block `lbn` of the root directory gets another run, as when it grows.
-fn move_block(rig: &mut Rig, lbn: usize) {
-    let (old, new) = (rig.run(2 * lbn as u64), rig.run(2 * lbn as u64 + 1));
+/// Block `lbn` of the root directory gets another run, as when it grows. Returns the run.
+pub(super) fn move_block(rig: &mut Rig, lbn: usize) -> FragRun {
+    let old_run = |lbn: usize| rig.run(10 + lbn as u64);
+    let (old, new) = (old_run(lbn), rig.run(20));
     rig.send(Event::BlockAllocated { run: new });
     rig.send(Event::PointerSet {
         slot: PtrSlot::Direct(Ino::ROOT, lbn),
@@ -297,9 +298,10 @@ fn move_block(rig: &mut Rig, lbn: usize) {
     });
     let size = (lbn as u64 + 1) * u64::from(rig.g.bsize);
     let mut d = Dinode { mode: 0o040_755, nlink: 2, size, ..Dinode::default() };
-    (0..lbn).for_each(|lbn| d.db[lbn] = rig.run(2 * lbn as u64).at.pointer());
+    (0..lbn).for_each(|lbn| d.db[lbn] = old_run(lbn).at.pointer());
     d.db[lbn] = new.at.pointer();
     rig.store(Ino::ROOT, InodeChange::DirectoryGrow, &d);
+    new
 }
 
 /// Makes a file durable with a name in the second block of the root directory.
@@ -396,8 +398,9 @@ fn removal_is_rolled_back(next: Next, flushed_before: bool) {
     let write = rig.start_dir(0);
     assert_eq!((rig.entry_in(&write, old), rig.entry_in(&write, new)), (Ino(0), FILE));
     rig.accept(BufKey::File(Ino::ROOT, 0));
+    let mut moved_to = None;
     match next {
-        Next::Moved => move_block(&mut rig, 0),
+        Next::Moved => moved_to = Some(move_block(&mut rig, 0)),
         Next::OldNameGiven => {
             rig.init(OTHER);
             rig.add(old, OTHER, EntryKind::New, b"old");
@@ -414,9 +417,9 @@ fn removal_is_rolled_back(next: Next, flushed_before: bool) {
     assert!(!rig.take_work().contains(&drop), "{next:?}: the device shows the old name again");
     rig.complete_dir(0);
     rig.write_group();
-    if next == Next::Moved {
+    if let Some(run) = moved_to {
         // The device has the pointer to the new place.
-        assert_eq!(rig.write_inodes(Ino::ROOT).1.db[0], rig.run(1).at.pointer());
+        assert_eq!(rig.write_inodes(Ino::ROOT).1.db[0], run.at.pointer());
         assert!(!rig.take_work().contains(&drop), "the device shows the old name");
     }
     // Everything becomes durable, and only the last name is left.
