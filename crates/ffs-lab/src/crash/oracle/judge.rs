@@ -245,14 +245,9 @@ impl Expectation {
             cell.filter(|_| !walk.broken.contains(&at))
         };
         let shown = |cell: &Cell| String::from_utf8_lossy(&cell.name).into_owned();
-        for &(at, place) in &names.removed {
-            let Some(removed) = cell_of(at) else { continue };
-            // A name that is there again may never have been on the device before its removal,
-            // unless it was durable.
-            let value = walk.values.get(at).copied().flatten();
-            let is_removed = (value.is_none() || removed.floor + 1 == place)
-                && removed.places(value).is_some_and(|(first, _)| first >= place);
-            let Some(&since) = removed.since.get(place).filter(|_| is_removed) else { continue };
+        for removal in names.removed.iter().filter(|r| r.is_seen(&names.cells, &walk.values)) {
+            let Some(removed) = cell_of(removal.cell) else { continue };
+            let Some(&since) = removed.since.get(removal.place) else { continue };
             let owed = |p: &&Publication| p.is_owed(since, &names.cells, &walk.values);
             let named = |p: &Publication| {
                 let cell = cell_of(p.cell)?;

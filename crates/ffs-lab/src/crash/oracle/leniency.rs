@@ -35,6 +35,10 @@ leniencies! {
     Unpromised "unpromised":
         "both names of a rename are missing, if the old name never was durable",
         "§11.4, X2 with \"value at the durable point\"; G5";
+    NeverDurable "never-durable":
+        "a name was made and removed, its directory is durable, and an older name from a rename \
+         or a link is missing, if the removed name was not durable before",
+        "§9, X8 (the device may never have had the name)";
     DroppedDirectory "dropped-directory":
         "a directory that was renamed within one directory has only its old name after a check: \
          the directory that it replaced is missing, or a name that was removed later",

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::history::{Name, ObjId, ROOT};
 use super::cell::{Cell, Fit};
-use super::renames::{Exchange, Publication, Rename};
+use super::renames::{Exchange, Publication, Removal, Rename};
 
 /// The names of one object.
 #[derive(Clone, Debug, Default)]
@@ -35,8 +35,7 @@ pub(super) struct Names {
     pub(super) renames: Vec<Rename>,
     pub(super) exchanges: Vec<Exchange>,
     pub(super) published: Vec<Publication>,
-    /// Removed names: the cell, and the position of its value "no object".
-    pub(super) removed: Vec<(usize, usize)>,
+    pub(super) removed: Vec<Removal>,
     /// The cells of each directory by component.
     dirs: BTreeMap<ObjId, BTreeMap<Vec<u8>, usize>>,
     objects: Vec<Named>,
@@ -115,8 +114,9 @@ impl Names {
     /// Records the removal of a name.
     pub(super) fn clear(&mut self, name: &Name) {
         let cell = self.cell(name);
+        let was_durable = self.cells.get(cell).is_some_and(|cell| cell.durable().is_some());
         let place = self.assign(cell, None);
-        self.removed.push((cell, place));
+        self.removed.push(Removal { cell, place, was_durable });
     }
 
     /// Makes the current value of a cell durable.

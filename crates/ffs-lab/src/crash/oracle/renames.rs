@@ -41,6 +41,32 @@ pub(super) struct Publication {
     pub(super) is_new: bool,
 }
 
+/// A name that was removed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Removal {
+    /// The cell of the name.
+    pub(super) cell: usize,
+    /// The position of its value "no object".
+    pub(super) place: usize,
+    /// Whether the name, or an older one in the cell, was durable when it was removed.
+    pub(super) was_durable: bool,
+}
+
+impl Removal {
+    /// Whether the removal certainly took effect.
+    pub(super) fn is_seen(&self, cells: &[Cell], seen: &[Option<ObjId>]) -> bool {
+        let Some(cell) = cells.get(self.cell) else { return false };
+        // A name that is there again may never have been on the device before its removal, unless
+        // it was durable.
+        let value = seen.get(self.cell).copied().flatten();
+        let is_removed = value.is_none() || cell.floor + 1 == self.place;
+        let is_later = cell.places(value).is_some_and(|(first, _)| first >= self.place);
+        // Only a durable point after the removal shows that the name is not missing from before.
+        let was_absent = !self.was_durable && cell.floor >= self.place;
+        is_removed && is_later && !Leniency::NeverDurable.grants(was_absent)
+    }
+}
+
 /// An exchange of two names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange {

@@ -400,3 +400,22 @@ fn a_directory_moves_with_all_it_holds() {
     s.hidden_unlink(d, "f");
     assert_eq!(s.broken(&s.image()), ["X1", "X4"]);
 }
+
+#[test]
+fn a_removal_of_a_name_that_never_was_durable_does_not_wait_for_older_links() {
+    for (was_durable, expected) in [(true, vec!["X8"]), (false, vec![])] {
+        let mut s = Story::new();
+        let f = s.file(ROOT, "a");
+        let (d, e) = (s.mkdir(ROOT, "d"), s.mkdir(ROOT, "e"));
+        s.synced();
+        let g = s.file(d, "g");
+        if was_durable {
+            s.fsynced(g);
+        }
+        s.link(f, e, "b");
+        s.unlink(d, "g", g);
+        s.fsynced(d);
+        s.hidden_unlink(e, "b");
+        assert_eq!(s.broken(&s.image()), expected, "was durable: {was_durable}");
+    }
+}
