@@ -1,7 +1,9 @@
 //! The library as the target of test scripts.
 
 use super::{START, soft_updates};
-use ffs_core::{Cred, Env, Error, Ffs, NodeKind, RenameMode, Result, SetAttr, Vnode, WriteMode};
+use ffs_core::{
+    Cred, Env, Error, Fallocate, Ffs, NodeKind, RenameMode, Result, SetAttr, Vnode, WriteMode,
+};
 use ffs_device::BlockDevice;
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_ondisk::FileType;
@@ -94,6 +96,10 @@ impl FileOps for Mounted {
     fn truncate(&self, path: &str, size: u64) -> Result<()> {
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
         self.fs.setattr(&Cred::root(), &self.at(path)?, &set).map(drop)
+    }
+    fn punch_hole(&self, path: &str, offset: u64, len: u64) -> Result<()> {
+        let file = self.at(path)?;
+        self.fs.fallocate(&Cred::root(), &file, offset, len, Fallocate::PunchHole)
     }
     fn link(&self, from: &str, to: &str) -> Result<()> {
         let (dir, name) = self.parent(to)?;

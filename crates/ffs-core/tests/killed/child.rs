@@ -66,7 +66,7 @@ struct Load<'a> {
 }
 
 /// Mounts the volume of a round.
-fn mount(device: Arc<dyn BlockDevice>, seed: u64, round: i64) -> Mounted {
+pub(crate) fn open(device: Arc<dyn BlockDevice>, seed: u64, round: i64) -> Mounted {
     let start = Timestamp::new(START + round * 100_000, 0);
     let clock = Arc::new(ManualClock::new(start));
     let mut options = soft_updates();
@@ -74,8 +74,13 @@ fn mount(device: Arc<dyn BlockDevice>, seed: u64, round: i64) -> Mounted {
         options.tunables.set("max_softdeps", Some("150")).unwrap();
     }
     let fs = Ffs::mount(device, &options, Env::seeded(clock.clone(), seed)).unwrap();
-    assert!(!fs.is_read_only(), "{:?}", fs.read_only_reason());
-    let place = Mounted { fs, clock };
+    Mounted { fs, clock }
+}
+
+/// Mounts the volume of a round, and makes the directories of its load.
+fn mount(device: Arc<dyn BlockDevice>, seed: u64, round: i64) -> Mounted {
+    let place = open(device, seed, round);
+    assert!(!place.fs.is_read_only(), "{:?}", place.fs.read_only_reason());
     let old = format!("old{round}");
     if place.at(COMMON[0]).is_ok() {
         place.rename(COMMON[0], &old).unwrap();

@@ -13,7 +13,8 @@
 //! lab crash` tests those.
 //!
 //! The same load also runs in this process with recorded writes: *every* prefix of them is repaired
-//! and checked ([`recorded`]), and so are states with several writes in flight ([`overlapping`]).
+//! and checked ([`recorded`]), and so are states with several writes in flight, and states after a
+//! loss of power ([`overlapping`]).
 //!
 //! `FFS_KILL_ROUNDS` is the number of kills, `FFS_RECORD_ROUNDS` and `FFS_OVERLAP_ROUNDS` of
 //! recorded loads of the two kinds (by default a few), `FFS_KILL_SEED` the first seed (default 1),
@@ -114,6 +115,8 @@ pub(crate) struct Tally {
     pub(crate) states: u64,
     /// Most writes in flight in a state.
     pub(crate) in_flight: usize,
+    /// States after a loss of power.
+    pub(crate) power_losses: u64,
     pub(crate) unrepaired: u64,
     pub(crate) operations: u64,
     pub(crate) repaired: u64,
@@ -124,6 +127,7 @@ impl Tally {
     fn add(&mut self, more: &Tally) {
         self.states += more.states;
         self.in_flight = self.in_flight.max(more.in_flight);
+        self.power_losses += more.power_losses;
         self.unrepaired += more.unrepaired;
         self.operations += more.operations;
         self.repaired += more.repaired;
@@ -142,7 +146,10 @@ impl std::fmt::Display for Tally {
         )?;
         match self.in_flight {
             0 => Ok(()),
-            most => write!(f, ", at most {most} writes in flight"),
+            most => {
+                let losses = self.power_losses;
+                write!(f, ", at most {most} writes in flight, {losses} states after a power loss")
+            }
         }
     }
 }
@@ -200,7 +207,7 @@ fn series(seed: u64, rounds: u64, way: Way, tally: &mut Tally) {
             Way::Record => recorded::run(&image, &round, &mut rng, tally),
             Way::Overlap => overlapping::run(&image, &round, &mut rng, tally),
         };
-        let leave = rng.one_in(3) && (number + 1) % LIFE != 0;
+        let leave = rng.one_in(3) && (number + 1) % LIFE != 0 && may_be_used(&left, &round);
         let left = Arc::new(left);
         if !leave {
             examine::repair(&left).unwrap_or_else(|why| panic!("{}: {why}", round.what));
@@ -209,6 +216,20 @@ fn series(seed: u64, rounds: u64, way: Way, tally: &mut Tally) {
         sound = !leave;
         tally.unrepaired += u64::from(leave);
     }
+}
+
+/// Whether a mount accepts the unrepaired `volume`. A mount refuses one with a torn superblock, and
+/// no other.
+fn may_be_used(volume: &MemDevice, round: &Round) -> bool {
+    let fs = child::open(Arc::new(volume.snapshot()), round.seed, round.number.cast_signed()).fs;
+    let refused = fs.is_read_only();
+    let why = fs.read_only_reason();
+    assert!(
+        !refused || why.is_some_and(|why| why.contains("superblock")),
+        "{}: {why:?}",
+        round.what
+    );
+    !refused
 }
 
 /// One load.

@@ -1,11 +1,14 @@
 //! The load in this process, on a slow device: many writes are in flight at once.
 //!
 //! A kill leaves none of a write in flight, all of it or a part, independently of the others.
-//! [`recorded`] examines only whole writes in one order. Here each write is logged where it begins
-//! and where it ends, and waits for other threads in between. A state is examined after each begin,
-//! and after each operation that returned: the writes that have ended, and some sectors of those in
-//! flight. A kill leaves the first sectors of a write; any others stand for a write that a drive
-//! tore.
+//! [`recorded`] examines only whole writes in one order. Here each write and each flush is logged
+//! where it begins and where it ends, and waits for other threads in between. A state is examined
+//! after each begin of a write, and after each operation that returned: the writes that have ended,
+//! and some sectors of those in flight. A kill leaves the first sectors of a write; any others
+//! stand for a write that a drive tore.
+//!
+//! One state in three is that of a drive which lost its power: it also lacks sectors of writes that
+//! have ended, if no flush that began after their end has returned.
 //!
 //! [`recorded`]: crate::recorded
 
@@ -35,27 +38,38 @@ pub(crate) fn run(
     tally: &mut Tally,
 ) -> MemDevice {
     let events = record(image, round, 1 + rng.below(MOST_OPERATIONS), rng.next_u64());
-    let points = events.iter().filter(|e| !matches!(e, Event::End(_))).count() as u64;
+    let points = events.iter().filter(|event| event.is_point()).count() as u64;
     let (stride, chosen) = (points.div_ceil(MOST_STATES).max(1), 1 + rng.below(points.max(1)));
-    let mut replay = Replay { ended: image.snapshot(), in_flight: Vec::new() };
+    let mut replay = Replay::new(image);
     let (mut reports, mut point) = (Reports::default(), 0);
     let mut left = image.snapshot();
-    for event in &events {
+    for (at, event) in (0..).zip(&events) {
         match event {
             Event::Begin(write) => replay.begin(write, round),
-            Event::End(number) => {
-                replay.end(*number);
-                continue;
-            }
+            Event::End(number) => replay.end(*number, at),
+            Event::FlushBegin => {}
+            Event::FlushEnd(number) => replay.flushed(*number),
             Event::Mark(report) => reports.add(*report),
         }
-        let state = replay.state(matches!(event, Event::Begin(_)), rng);
+        if !event.is_point() {
+            continue;
+        }
+        let (state, loses) = match rng.below(3) {
+            0 => (replay.state_after_power_loss(rng), true),
+            1 => (replay.state_with_some(rng), false),
+            _ => (replay.state_with_last(matches!(event, Event::Begin(_))), false),
+        };
         point += 1;
         if point % stride == 0 {
-            let writes = replay.in_flight.len();
-            let place = format_args!("point {point} of {points}, {writes} writes in flight");
+            let (writes, unflushed) = (replay.in_flight.len(), replay.unflushed.len());
+            let kind = if loses { "power loss" } else { "kill" };
+            let place = format_args!(
+                "point {point} of {points}, {kind}, {writes} writes in flight, {unflushed} ended \
+                 without a flush"
+            );
             round.check(&state, &reports, place, tally);
             tally.in_flight = tally.in_flight.max(writes);
+            tally.power_losses += u64::from(loses);
         }
         if point == chosen {
             left = state;
@@ -67,33 +81,64 @@ pub(crate) fn run(
 
 /// The image and its writes at a point of a run.
 struct Replay<'e> {
-    /// With the writes that have ended.
+    /// With the writes that a flush has made durable.
+    durable: MemDevice,
+    /// With all writes that have ended.
     ended: MemDevice,
-    /// The others, in the order in which they began.
+    /// The writes that have ended and are not durable, in the order in which they ended, each with
+    /// the number of that event.
+    unflushed: Vec<(u64, &'e Write)>,
+    /// The writes that have not ended, in the order in which they began.
     in_flight: Vec<&'e Write>,
 }
 
 impl<'e> Replay<'e> {
+    fn new(image: &MemDevice) -> Replay<'e> {
+        let (durable, ended) = (image.snapshot(), image.snapshot());
+        Replay { durable, ended, unflushed: Vec::new(), in_flight: Vec::new() }
+    }
+
     fn begin(&mut self, write: &'e Write, round: &Round) {
         let other = self.in_flight.iter().find(|other| other.overlaps(write));
         assert!(other.is_none(), "{}: two writes of byte {}", round.what, write.offset);
         self.in_flight.push(write);
     }
 
-    fn end(&mut self, number: u64) {
-        let at = self.in_flight.iter().position(|write| write.number == number).unwrap();
-        self.in_flight.remove(at).apply(&self.ended);
+    /// The write with this number ended with the event `at`.
+    fn end(&mut self, number: u64, at: u64) {
+        let place = self.in_flight.iter().position(|write| write.number == number).unwrap();
+        let write = self.in_flight.remove(place);
+        write.apply(&self.ended);
+        self.unflushed.push((at, write));
     }
 
-    /// A state after a kill: some sectors of the writes in flight, or none of them but the one that
-    /// has just `begun`.
-    fn state(&self, begun: bool, rng: &mut SplitMix64) -> MemDevice {
+    /// A flush that began with the event `began` has returned.
+    fn flushed(&mut self, began: u64) {
+        let later = self.unflushed.partition_point(|(ended, _)| *ended < began);
+        self.unflushed.drain(..later).for_each(|(_, write)| write.apply(&self.durable));
+    }
+
+    /// After a kill: some sectors of the writes in flight.
+    fn state_with_some(&self, rng: &mut SplitMix64) -> MemDevice {
         let state = self.ended.snapshot();
-        if rng.one_in(3) {
-            self.in_flight.iter().for_each(|write| write.apply_some(&state, rng));
-        } else if begun && let Some(write) = self.in_flight.last() {
+        self.in_flight.iter().for_each(|write| write.apply_some(&state, rng));
+        state
+    }
+
+    /// After a kill: of the writes in flight only the one that has just `begun`.
+    fn state_with_last(&self, begun: bool) -> MemDevice {
+        let state = self.ended.snapshot();
+        if begun && let Some(write) = self.in_flight.last() {
             write.apply(&state);
         }
+        state
+    }
+
+    /// Some sectors of all writes that are not durable.
+    fn state_after_power_loss(&self, rng: &mut SplitMix64) -> MemDevice {
+        let state = self.durable.snapshot();
+        let unflushed = self.unflushed.iter().map(|(_, write)| write);
+        unflushed.chain(&self.in_flight).for_each(|write| write.apply_some(&state, rng));
         state
     }
 }
@@ -111,8 +156,18 @@ enum Event {
     Begin(Write),
     /// The end of the write with this number.
     End(u64),
+    FlushBegin,
+    /// The end of the flush with this number.
+    FlushEnd(u64),
     /// A report of the load.
     Mark(u8),
+}
+
+impl Event {
+    /// Whether a state is examined after it.
+    fn is_point(&self) -> bool {
+        matches!(self, Event::Begin(_) | Event::Mark(_))
+    }
 }
 
 /// A write.
@@ -212,7 +267,10 @@ impl BlockDevice for SlowDevice {
         Ok(())
     }
     fn flush(&self) -> Result<(), DeviceError> {
-        self.wait(self.events());
-        self.inner.flush()
+        let number = self.log(|_| Event::FlushBegin);
+        self.wait(number);
+        self.inner.flush()?;
+        self.log(|_| Event::FlushEnd(number));
+        Ok(())
     }
 }

@@ -18,6 +18,7 @@ use ffs_ondisk::{Endian, Format};
 use ffs_testkit::envvar::number;
 use ffs_testkit::killtest::{COMMON, FileOps, Script, SyncCalls, SyncFlag, Verified, save_image};
 use ffs_testkit::rng::SplitMix64;
+use rustix::fs::FallocateFlags;
 use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -150,6 +151,11 @@ impl FileOps for Dir {
     }
     fn truncate(&self, path: &str, size: u64) -> io::Result<()> {
         OpenOptions::new().write(true).open(self.at(path))?.set_len(size)
+    }
+    fn punch_hole(&self, path: &str, offset: u64, len: u64) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).open(self.at(path))?;
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(file, how, offset, len).map_err(io::Error::from)
     }
     fn link(&self, from: &str, to: &str) -> io::Result<()> {
         fs::hard_link(self.at(from), self.at(to))

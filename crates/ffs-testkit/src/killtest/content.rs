@@ -41,6 +41,15 @@ impl Content {
         self.versions.push((at, bytes));
     }
 
+    /// Zeroes `len` bytes at `offset`.
+    pub(super) fn punch_hole(&mut self, at: usize, offset: usize, len: usize) {
+        let mut bytes = self.now().to_vec();
+        if let Some(hole) = bytes.get_mut(offset..offset.saturating_add(len)) {
+            hole.fill(0);
+        }
+        self.versions.push((at, bytes));
+    }
+
     /// Drops all contents before the newest one, which is durable now.
     pub(super) fn make_durable(&mut self) {
         let old = self.versions.len().saturating_sub(1);

@@ -227,6 +227,12 @@ impl Model {
                     f.content.resize(now, *size);
                 }
             }
+            Op::PunchHole { at, offset, len } => {
+                let file = self.file_at(at);
+                if let Some(f) = file.and_then(|f| self.files.get_mut(f)) {
+                    f.content.punch_hole(now, *offset, *len);
+                }
+            }
             Op::Link { from, to } => {
                 let what = self.file_at(from).map(Object::File);
                 self.put(to, what, 0);

@@ -12,6 +12,7 @@ pub enum Op {
     Create { at: EntryPath },
     Write { at: EntryPath, offset: usize, len: usize, tag: u64, sync: bool },
     Truncate { at: EntryPath, size: usize },
+    PunchHole { at: EntryPath, offset: usize, len: usize },
     Link { from: EntryPath, to: EntryPath },
     Unlink { at: EntryPath },
     Rename { from: EntryPath, to: EntryPath },

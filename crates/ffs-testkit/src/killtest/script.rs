@@ -8,6 +8,8 @@ use std::fmt;
 
 /// Most bytes of one writer's files.
 const MOST_BYTES: usize = 1 << 20;
+/// Most bytes of a hole before a write behind the end of a file.
+const MOST_HOLE: u64 = 40_000;
 /// File names of a writer in one directory, and directories of a writer.
 const NAMES: u64 = 14;
 const DIRECTORIES: usize = 6;
@@ -47,6 +49,8 @@ pub trait FileOps {
     ) -> Result<(), Self::Error>;
     /// Sets the size.
     fn truncate(&self, path: &str, size: u64) -> Result<(), Self::Error>;
+    /// Frees the blocks of a range inside the size, which then reads as zeros.
+    fn punch_hole(&self, path: &str, offset: u64, len: u64) -> Result<(), Self::Error>;
     /// Makes a hard link.
     fn link(&self, from: &str, to: &str) -> Result<(), Self::Error>;
     /// Removes a file's name.
@@ -109,6 +113,9 @@ impl Script {
                 fs.write(&path(at), *offset as u64, &written(*tag, *len), flag)
             }
             Op::Truncate { at, size } => fs.truncate(&path(at), *size as u64),
+            Op::PunchHole { at, offset, len } => {
+                fs.punch_hole(&path(at), *offset as u64, *len as u64)
+            }
             Op::Link { from, to } => fs.link(&path(from), &path(to)),
             Op::Unlink { at } => fs.unlink(&path(at)),
             Op::Rename { from, to } => fs.rename(&path(from), &path(to)),
@@ -140,8 +147,9 @@ impl Script {
         match kind {
             0..=17 => self.free_name().map(|at| Op::Create { at }),
             18..=37 => self.write(),
-            38..=42 => self.truncate(),
-            43..=48 => {
+            38..=41 => self.truncate(),
+            42..=43 => self.punch_hole(),
+            44..=48 => {
                 let (from, file) = self.any_file()?;
                 let to = self.free_name()?;
                 (self.model.links(file) < 5).then_some(Op::Link { from, to })
@@ -197,8 +205,11 @@ impl Script {
             1..=4 => self.rng.between(1, 700),
             _ => self.rng.between(700, 9000),
         } as usize;
-        let offset =
-            if self.rng.one_in(3) { self.rng.below(size as u64 + 1) as usize } else { size };
+        let offset = match self.rng.below(6) {
+            0 | 1 => self.rng.below(size as u64 + 1) as usize,
+            2 => size + self.rng.below(MOST_HOLE) as usize,
+            _ => size,
+        };
         self.bytes = self.model.named_files().iter().map(|(_, f)| self.model.size(*f)).sum();
         if self.bytes + len > MOST_BYTES || offset + len > 200_000 {
             return None;
@@ -216,6 +227,14 @@ impl Script {
             _ => self.rng.below(size + 1),
         };
         Some(Op::Truncate { at, size: size as usize })
+    }
+
+    fn punch_hole(&mut self) -> Option<Op> {
+        let (at, file) = self.any_file()?;
+        let size = self.model.size(file) as u64;
+        let offset = self.rng.below(size);
+        let len = self.rng.between(1, size.saturating_sub(offset).max(1));
+        (size > 0).then_some(Op::PunchHole { at, offset: offset as usize, len: len as usize })
     }
 
     fn rename(&mut self) -> Option<Op> {

@@ -35,6 +35,11 @@ impl FileOps for Memory {
         files[names[path].unwrap()].resize(size as usize, 0);
         Ok(())
     }
+    fn punch_hole(&self, path: &str, offset: u64, len: u64) -> Done {
+        let (names, files) = &mut *self.0.borrow_mut();
+        files[names[path].unwrap()][offset as usize..(offset + len) as usize].fill(0);
+        Ok(())
+    }
     fn link(&self, from: &str, to: &str) -> Done {
         let (names, _) = &mut *self.0.borrow_mut();
         let file = names[from];
