@@ -87,6 +87,12 @@ impl InFlight {
         }
     }
 
+    /// The dependencies in writes of the block that no flush has made durable.
+    pub(super) fn unflushed(&self, key: BufKey) -> impl Iterator<Item = DepId> {
+        let of_block = self.unflushed.iter().filter(move |write| write.key == key);
+        of_block.flat_map(|write| write.contents.deps.iter().copied())
+    }
+
     /// Number of the last write that completed: a flush that begins now makes it durable.
     pub(super) fn last_completed(&self) -> u64 {
         self.completed

@@ -50,6 +50,10 @@ impl Softdep {
             self.graph.mark_issued(id);
         }
         self.revert(key, &reverted);
+        if cfg!(debug_assertions) {
+            let found = self.audit_write(key, &contents.deps);
+            assert!(found.is_ok(), "soft updates: {found:?}");
+        }
         let changes = contents.deps.len();
         if rolled_back {
             debug!(target: LOG, %key, ?kind, changes, "write issued, partly rolled back");
