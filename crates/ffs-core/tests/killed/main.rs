@@ -225,7 +225,7 @@ fn may_be_used(volume: &MemDevice, round: &Round) -> bool {
     let refused = fs.is_read_only();
     let why = fs.read_only_reason();
     assert!(
-        !refused || why.is_some_and(|why| why.contains("superblock")),
+        !refused || why.is_some_and(|why| why.starts_with("its superblock is damaged")),
         "{}: {why:?}",
         round.what
     );

@@ -8,7 +8,8 @@
 //! stand for a write that a drive tore.
 //!
 //! One state in three is that of a drive which lost its power: it also lacks sectors of writes that
-//! have ended, if no flush that began after their end has returned.
+//! have ended, if no flush that began after their end has returned. A state is examined after each
+//! flush, too.
 //!
 //! [`recorded`]: crate::recorded
 
@@ -46,7 +47,8 @@ pub(crate) fn run(
     for (at, event) in (0..).zip(&events) {
         match event {
             Event::Begin(write) => replay.begin(write, round),
-            Event::End(number) => replay.end(*number, at),
+            Event::End(number) => replay.end(*number, at, Reached::Cache),
+            Event::EndDurable(number) => replay.end(*number, at, Reached::Medium),
             Event::FlushBegin => {}
             Event::FlushEnd(number) => replay.flushed(*number),
             Event::Mark(report) => reports.add(*report),
@@ -79,15 +81,23 @@ pub(crate) fn run(
     left
 }
 
+/// Where a write is that has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reached {
+    /// In the volatile cache of the drive.
+    Cache,
+    Medium,
+}
+
 /// The image and its writes at a point of a run.
 struct Replay<'e> {
     /// With the writes that a flush has made durable.
     durable: MemDevice,
     /// With all writes that have ended.
     ended: MemDevice,
-    /// The writes that have ended and are not durable, in the order in which they ended, each with
-    /// the number of that event.
-    unflushed: Vec<(u64, &'e Write)>,
+    /// The writes that have ended and that no flush covers, in the order in which they ended, each
+    /// with the number of that event.
+    unflushed: Vec<(u64, &'e Write, Reached)>,
     /// The writes that have not ended, in the order in which they began.
     in_flight: Vec<&'e Write>,
 }
@@ -105,17 +115,17 @@ impl<'e> Replay<'e> {
     }
 
     /// The write with this number ended with the event `at`.
-    fn end(&mut self, number: u64, at: u64) {
+    fn end(&mut self, number: u64, at: u64, reached: Reached) {
         let place = self.in_flight.iter().position(|write| write.number == number).unwrap();
         let write = self.in_flight.remove(place);
         write.apply(&self.ended);
-        self.unflushed.push((at, write));
+        self.unflushed.push((at, write, reached));
     }
 
     /// A flush that began with the event `began` has returned.
     fn flushed(&mut self, began: u64) {
-        let later = self.unflushed.partition_point(|(ended, _)| *ended < began);
-        self.unflushed.drain(..later).for_each(|(_, write)| write.apply(&self.durable));
+        let covered = self.unflushed.partition_point(|(ended, ..)| *ended < began);
+        self.unflushed.drain(..covered).for_each(|(_, write, _)| write.apply(&self.durable));
     }
 
     /// After a kill: some sectors of the writes in flight.
@@ -134,11 +144,28 @@ impl<'e> Replay<'e> {
         state
     }
 
-    /// Some sectors of all writes that are not durable.
+    /// Of the writes that are not durable: some sectors, all but one, only one, or the last ones.
     fn state_after_power_loss(&self, rng: &mut SplitMix64) -> MemDevice {
         let state = self.durable.snapshot();
-        let unflushed = self.unflushed.iter().map(|(_, write)| write);
-        unflushed.chain(&self.in_flight).for_each(|write| write.apply_some(&state, rng));
+        let ended = self.unflushed.iter().map(|(_, write, reached)| (*write, *reached));
+        let begun = self.in_flight.iter().map(|write| (*write, Reached::Cache));
+        let writes: Vec<(&Write, Reached)> = ended.chain(begun).collect();
+        let (way, chosen) = (rng.below(4), rng.below(writes.len() as u64) as usize);
+        for (n, (write, reached)) in writes.into_iter().enumerate() {
+            let is_kept = match way {
+                _ if reached == Reached::Medium => true,
+                0 => {
+                    write.apply_some(&state, rng);
+                    continue;
+                }
+                1 => n != chosen,
+                2 => n == chosen,
+                _ => n >= chosen,
+            };
+            if is_kept {
+                write.apply(&state);
+            }
+        }
         state
     }
 }
@@ -156,6 +183,8 @@ enum Event {
     Begin(Write),
     /// The end of the write with this number.
     End(u64),
+    /// The end of the write with this number, which is durable.
+    EndDurable(u64),
     FlushBegin,
     /// The end of the flush with this number.
     FlushEnd(u64),
@@ -166,7 +195,7 @@ enum Event {
 impl Event {
     /// Whether a state is examined after it.
     fn is_point(&self) -> bool {
-        matches!(self, Event::Begin(_) | Event::Mark(_))
+        matches!(self, Event::Begin(_) | Event::FlushEnd(_) | Event::Mark(_))
     }
 }
 
@@ -225,6 +254,21 @@ impl SlowDevice {
         self.log.lock().unwrap().len() as u64
     }
 
+    /// Writes, and logs the begin and the `end`.
+    fn put(
+        &self,
+        offset: u64,
+        parts: &[IoSlice<'_>],
+        end: impl FnOnce(u64) -> Event,
+    ) -> Result<(), DeviceError> {
+        let bytes = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let number = self.log(|number| Event::Begin(Write { number, offset, bytes }));
+        self.wait(number);
+        self.inner.write_vectored_at(offset, parts)?;
+        self.log(|_| end(number));
+        Ok(())
+    }
+
     /// With a chance of one half, waits until other threads have logged some events since event
     /// `number`, or have had many chances to.
     fn wait(&self, number: u64) {
@@ -259,12 +303,14 @@ impl BlockDevice for SlowDevice {
         self.write_vectored_at(offset, &[IoSlice::new(bytes)])
     }
     fn write_vectored_at(&self, offset: u64, parts: &[IoSlice<'_>]) -> Result<(), DeviceError> {
-        let bytes = parts.iter().flat_map(|part| part.iter().copied()).collect();
-        let number = self.log(|number| Event::Begin(Write { number, offset, bytes }));
-        self.wait(number);
-        self.inner.write_vectored_at(offset, parts)?;
-        self.log(|_| Event::End(number));
-        Ok(())
+        self.put(offset, parts, Event::End)
+    }
+    fn write_durable_vectored_at(
+        &self,
+        offset: u64,
+        parts: &[IoSlice<'_>],
+    ) -> Result<(), DeviceError> {
+        self.put(offset, parts, Event::EndDurable)
     }
     fn flush(&self) -> Result<(), DeviceError> {
         let number = self.log(|_| Event::FlushBegin);

@@ -8,7 +8,6 @@ use super::direntries::bit;
 use super::engine::Softdep;
 use super::pagedep::key_of;
 use super::pointer::PointerVersions;
-use crate::buf::BufKey;
 use crate::ordering::{DirPos, WorkItem};
 use ffs_ondisk::DirOff;
 
@@ -42,32 +41,6 @@ impl Softdep {
         self.audit_entries()?;
         self.audit_links()?;
         self.audit_totals()
-    }
-
-    /// A write of the block that contains `shown` contains what the earlier ones did, as far as
-    /// these count: each of their dependencies that has not ended, or a later value in its place.
-    pub(super) fn audit_write(&self, key: BufKey, shown: &[DepId]) -> Result<(), String> {
-        for id in self.inflight.unflushed(key) {
-            let Some(dep) = self.graph.get(id).filter(|d| d.state() != WriteState::Durable) else {
-                continue;
-            };
-            let values = match dep.kind() {
-                DepKind::Alloc(alloc) => self.pointer(alloc.place).map(PointerVersions::pending),
-                DepKind::Entry(entry) => {
-                    self.pagedeps.entry(key, entry.at.off).map(|versions| versions.pending())
-                }
-                // A write that does not contain the last attributes shows the ones before.
-                DepKind::ExtAttr(_) => continue,
-                _ => None,
-            };
-            let values = values.unwrap_or(std::slice::from_ref(&id));
-            let at = values.iter().position(|value| *value == id);
-            let later = at.and_then(|at| values.get(at..)).unwrap_or_default();
-            if !later.iter().any(|value| shown.contains(value)) {
-                return Err(format!("a write of {key:?} lacks {id:?} {:?}", dep.kind()));
-            }
-        }
-        Ok(())
     }
 
     /// Every requirement for a block or an inode is listed there.

@@ -11,6 +11,7 @@
 //! 2. The run of the pointer is freed after the hole is durable ([`Softdep::pending_holes`]).
 //! 3. While holes lie beyond the size, a floor of [`FILE_END`] keeps the size that covers them: a
 //!    write shows the old end, or the new last block and the new end.
+//! 4. A write that shows a larger size than the file has shows no fragments before that size.
 //!
 //! Reference: `docs/spec/soft-updates.md` §4.3, §6.11; `docs/spec/fsck-and-crash.md` G8.
 
@@ -107,12 +108,19 @@ impl Softdep {
     }
 
     /// The old end that a write of `d` shows; `None` if it may show the new one. It shows the new
-    /// end and the new last block, which may be a fragment, at once.
-    pub(super) fn old_end_shown(&self, d: &Dinode, extra: &InodeExtra) -> Option<OldEnd> {
+    /// end and the new last block, which may be a fragment, at once. `raised`: a size larger
+    /// than that of `d` which it has to show.
+    pub(super) fn old_end_shown(
+        &self,
+        d: &Dinode,
+        extra: &InodeExtra,
+        raised: Option<u64>,
+    ) -> Option<OldEnd> {
         let newest = extra.floors_of(FILE_END).next_back()?;
         let last = self.graph.floor(newest)?.last? as usize;
         let versions = extra.pointer(last)?;
-        let shown = versions.shown(&self.graph, pointer_in(d, last), |_| false);
+        let waits = |id: DepId| self.is_end_before(last, id, raised);
+        let shown = versions.shown(&self.graph, pointer_in(d, last), waits);
         let in_hole = shown == Shown::Durable && versions.durable().is_none();
         in_hole.then(|| OldEnd { last, size: extra.truncated_size(&self.graph) })
     }
@@ -132,12 +140,23 @@ impl Softdep {
         true
     }
 
+    /// Whether the version `id` of pointer `index` is a run of fragments that ends before the size
+    /// `raised` that a write shows. Fragments end a file, so the write cannot show them.
+    fn is_end_before(&self, index: usize, id: DepId, raised: Option<u64>) -> bool {
+        let (Some(size), Some(run)) = (raised, self.run_of(id)) else { return false };
+        let end = self.g.lblktosize(Lbn(index as u64)) + u64::from(run.frags * self.g.fsize);
+        let is_short = run.at != FragNo::HOLE && run.frags < self.g.frag;
+        index < NDADDR && is_short && end < size
+    }
+
     /// The version of each pointer that a write of `d` shows, in the order of the pointers.
+    /// `raised`: the size of `d`, if the file as it is stored is smaller.
     pub(super) fn shown_versions(
         &self,
         d: &Dinode,
         extra: &InodeExtra,
         old_end: Option<OldEnd>,
+        raised: Option<u64>,
     ) -> SmallVec<[Shown; 2]> {
         let mut behind = NDADDR + NIADDR;
         let mut has_block_behind = false;
@@ -151,7 +170,8 @@ impl Softdep {
                 Some(old_end) if index > old_end.last => true,
                 _ => !has_block_behind && start < d.size,
             };
-            let waits = |id: DepId| hole_waits && self.is_hole(id);
+            let waits =
+                |id: DepId| hole_waits && self.is_hole(id) || self.is_end_before(index, id, raised);
             let shown = versions.shown(&self.graph, pointer_in(d, index), waits);
             let run = versions.run(&self.graph, shown);
             has_block_behind |= run.is_some_and(|run| run.at != FragNo::HOLE);

@@ -6,24 +6,14 @@
 
 use super::dep::DepId;
 use super::heap::{heap, table_bytes, take};
+use super::inodedep::ShownInode;
 use crate::buf::BufKey;
-use ffs_ondisk::Ino;
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 
 /// Writes for which an empty queue keeps its memory.
 const KEPT: usize = 64;
-
-/// An inode in a write.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ShownInode {
-    pub(super) ino: Ino,
-    /// Number of the state.
-    pub(super) state: u64,
-    /// Bytes.
-    pub(super) size: u64,
-}
 
 /// The contents of a write of a block.
 #[derive(Debug, Default)]
@@ -87,8 +77,8 @@ impl InFlight {
         }
     }
 
-    /// The dependencies in writes of the block that no flush has made durable.
-    pub(super) fn unflushed(&self, key: BufKey) -> impl Iterator<Item = DepId> {
+    /// The dependencies for which writes of the block count that no flush has made durable.
+    pub(super) fn shown_before(&self, key: BufKey) -> impl Iterator<Item = DepId> {
         let of_block = self.unflushed.iter().filter(move |write| write.key == key);
         of_block.flat_map(|write| write.contents.deps.iter().copied())
     }

@@ -15,7 +15,7 @@
 use super::dep::DepId;
 use super::engine::Softdep;
 use super::graph::DepIds;
-use super::inflight::{BlockContents, ShownInode};
+use super::inflight::BlockContents;
 use super::inodedep::{InodeDep, InodeExtra};
 use super::log::LOG;
 use super::pointer::{first_block, pointer_in, set_pointer_in};
@@ -79,9 +79,7 @@ impl Softdep {
                 }
                 size = d.size;
             }
-            if let Some(state) = self.inodedeps.mark_issued(ino, size) {
-                contents.inodes.push(ShownInode { ino, state, size });
-            }
+            contents.inodes.extend(self.inodedeps.mark_issued(ino, size));
         }
         rolled_back
     }
@@ -96,16 +94,18 @@ impl Softdep {
         reverted: &mut DepIds,
     ) -> bool {
         let stored_size = d.size;
-        let old_end = self.old_end_shown(d, extra);
-        let bounded_size = self.bounded_size(d.size, extra);
-        let mut size = bounded_size.unwrap_or(d.size);
+        let is_raised = |size: &u64| *size > stored_size;
+        let bounded_size = self.bounded_size(stored_size, extra);
+        let mut size = bounded_size.unwrap_or(stored_size);
+        let old_end = self.old_end_shown(d, extra, Some(size).filter(is_raised));
         if let Some(old_end) = old_end {
             size = size.max(old_end.size);
         }
         d.size = size;
         let mut shown: SmallVec<[(usize, DepId); 4]> = SmallVec::new();
         let (mut hole_at, mut rolled_back) = (None, bounded_size.is_some());
-        let versions_shown = self.shown_versions(d, extra, old_end);
+        let raised = Some(size).filter(is_raised);
+        let versions_shown = self.shown_versions(d, extra, old_end, raised);
         for ((index, versions), version) in extra.pointers().zip(versions_shown) {
             let run = versions.run(&self.graph, version);
             shown.extend(version.dep().map(|id| (index, id)));

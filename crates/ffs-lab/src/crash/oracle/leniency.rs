@@ -37,7 +37,7 @@ leniencies! {
         "§11.4, X2 with \"value at the durable point\"; G5";
     NeverDurable "never-durable":
         "a name was made and removed, its directory is durable, and an older name from a rename \
-         or a link is missing, if the removed name was not durable before",
+         or a link is missing, if no guarantee covered the removed name",
         "§9, X8 (the device may never have had the name)";
     DroppedDirectory "dropped-directory":
         "a directory that was renamed within one directory has only its old name after a check: \

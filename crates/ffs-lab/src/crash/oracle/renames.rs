@@ -48,7 +48,7 @@ pub(super) struct Removal {
     pub(super) cell: usize,
     /// The position of its value "no object".
     pub(super) place: usize,
-    /// Whether the name, or an older one in the cell, was durable when it was removed.
+    /// Whether a guarantee covered the name, or an older one in the cell, when it was removed.
     pub(super) was_durable: bool,
 }
 

@@ -49,8 +49,11 @@ pub(in super::super) struct InodeExtra {
 pub(in super::super) struct DeviceSize {
     /// The device shows at least this.
     pub(in super::super) durable: u64,
-    /// The last write shows this.
+    /// The last write shows this. Earlier writes do not count: a write between them and the last
+    /// one may have shown less.
     pub(in super::super) issued: u64,
+    /// Number of the last write; 0 if none was issued since the size is tracked.
+    pub(in super::super) write: u64,
 }
 
 impl InodeExtra {

@@ -3,8 +3,8 @@
 //!
 //! # Invariants
 //! 1. A new inode is shown as free (but for generation and `freelink`) until its bitmap is durable.
-//! 2. States are numbered in one sequence for all inodes. So a write that is in flight longer than
-//!    the inodedep it was made from does not pass for one of a later state.
+//! 2. States and writes are numbered in one sequence for all inodes. So a write that is in flight
+//!    longer than the inodedep it was made from does not pass for one of a later state.
 //! 3. The stored link count is the file's plus `nlink_delta`: one for each name or `..` that was
 //!    removed in memory and that the device may show (FreeBSD: `id_nlinkdelta`).
 //!
@@ -19,6 +19,7 @@ pub(super) use table::InodeDeps;
 use super::dep::DepId;
 use super::smalllist::SmallList;
 use super::writes::Waiters;
+use ffs_ondisk::Ino;
 
 /// Whether the device has an allocated inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +28,16 @@ enum Init {
     Done,
     /// It is new. `bitmap_durable`: the device marks it used. `issued`: a write contained it.
     New { bitmap_durable: bool, issued: bool },
+}
+
+/// An inode in a write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ShownInode {
+    pub(super) ino: Ino,
+    /// Number of the state.
+    state: u64,
+    /// Number of the write.
+    write: u64,
 }
 
 /// Dependencies on one inode. An inode without is on the device as its block's buffer has it.

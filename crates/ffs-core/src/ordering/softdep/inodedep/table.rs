@@ -9,7 +9,7 @@ use super::super::arena::Arena;
 use super::super::dep::DepId;
 use super::super::heap::{table_bytes, take};
 use super::super::invariant::broken;
-use super::{DeviceSize, Init, InodeDep, InodeExtra};
+use super::{DeviceSize, Init, InodeDep, InodeExtra, ShownInode};
 use crate::sparse_array::SparseArray;
 use ffs_ondisk::Ino;
 use foldhash::fast::FixedState;
@@ -110,7 +110,7 @@ impl InodeDeps {
         }
     }
 
-    /// A number that no state has yet.
+    /// A number that no state and no write has yet.
     pub(in super::super) fn next_number(&mut self) -> u64 {
         self.states += 1;
         self.states
@@ -164,32 +164,34 @@ impl InodeDeps {
         }
     }
 
-    /// A write that shows the inode with `size` is issued. Returns the number of the state. The
-    /// size counts only while the size on the device is tracked.
-    pub(in super::super) fn mark_issued(&mut self, ino: Ino, size: u64) -> Option<u64> {
+    /// A write that shows the inode with `size`, in bytes, is issued. The size counts only while
+    /// the size on the device is tracked.
+    pub(in super::super) fn mark_issued(&mut self, ino: Ino, size: u64) -> Option<ShownInode> {
+        let write = self.next_number();
         let dep = self.get_mut(ino)?;
         if let Init::New { issued, .. } = &mut dep.init {
             *issued = true;
         }
         if let Some(on_device) = dep.extra.as_mut().and_then(|extra| extra.device_size.as_mut()) {
             let durable = on_device.durable.min(size);
-            *on_device = DeviceSize { durable, issued: size };
+            *on_device = DeviceSize { durable, issued: size, write };
         }
-        Some(dep.stored)
+        Some(ShownInode { ino, state: dep.stored, write })
     }
 
-    /// A write that shows the inode's `state`, with a size, is durable. Returns the dependencies
-    /// that waited for it, and how many there were that waited for the inode.
+    /// A write that shows the inode is durable. Returns the dependencies that waited for it, and
+    /// how many there were that waited for the inode.
     pub(in super::super) fn set_durable(
         &mut self,
-        ino: Ino,
-        state: u64,
-        size: u64,
+        shown: ShownInode,
     ) -> (SmallVec<[DepId; 4]>, usize) {
+        let ShownInode { ino, state, write } = shown;
         // The inodedep became idle, or the inode was freed, while the write was in flight.
         let Some(dep) = self.get_mut(ino) else { return Default::default() };
-        if let Some(on_device) = dep.extra.as_mut().and_then(|extra| extra.device_size.as_mut()) {
-            on_device.durable = size.min(on_device.issued);
+        if let Some(on_device) = dep.extra.as_mut().and_then(|extra| extra.device_size.as_mut())
+            && on_device.write == write
+        {
+            on_device.durable = on_device.issued;
         }
         dep.durable = dep.durable.max(state);
         if state > dep.allocated {

@@ -41,6 +41,30 @@ fn truncate_into_hole(rig: &mut Rig, last: usize, run: FragRun, freed: &[(usize,
     rig.send(Event::BlocksFreed { ino, runs, partial: &[] });
 }
 
+/// `ftruncate` into a hole; then the file gets a last block of fragments before its old end.
+#[test]
+fn a_write_with_the_old_end_shows_no_fragments_before_it() {
+    let mut rig = with_blocks(&[3]);
+    let (old, middle) = (rig.run(3), rig.run(1));
+    truncate_into_hole(&mut rig, 0, middle, &[(3, old)]);
+    let tail = FragRun { at: FragNo(rig.run(5).at.0 + 1), frags: 1 };
+    let size = bytes(&rig, 1) + u64::from(rig.g.fsize);
+    set_block_at(&mut rig, 1, tail, None, size);
+    rig.write_data(FILE, 1);
+    rig.write_group();
+    let (rolled_back, d) = rig.write_inodes(FILE);
+    assert!(rolled_back);
+    assert_eq!((d.db[0], d.db[1], d.db[3], d.size), (0, 0, old.at.pointer(), bytes(&rig, 4)));
+    assert_eq!(freed(&rig), []);
+    rig.write_data(FILE, 0);
+    let (rolled_back, d) = rig.write_inodes(FILE);
+    assert!(!rolled_back);
+    let pointers = (d.db[0], d.db[1], d.db[3]);
+    assert_eq!(pointers, (middle.at.pointer(), tail.at.pointer(), 0));
+    assert_eq!((d.size, freed(&rig)), (size, vec![old]));
+    assert_eq!(rig.mode.pending().deps, 0);
+}
+
 /// The runs that work frees.
 fn freed(rig: &Rig) -> Vec<FragRun> {
     let runs = |work| match work {

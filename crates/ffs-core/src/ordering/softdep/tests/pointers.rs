@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::ordering::{BlockContent, FreedRuns, PtrSlot};
+use ffs_ondisk::bmap;
+use ffs_ondisk::geometry::NDADDR;
 
 fn set_block(rig: &mut Rig, new: FragRun, old: Option<FragRun>) {
     set_block_at(rig, 0, new, old, rig.g.bsize.into());
@@ -105,4 +107,42 @@ fn no_pointer_is_written_beyond_a_size_that_was_rolled_back() {
     assert!(!rolled_back);
     assert_eq!((d.size, d.db[1]), (2 * bsize, second.at.0 as i64));
     assert_eq!(rig.take_work(), [WorkItem::FreeBlks(FreedRuns::unordered(vec![short]))]);
+}
+
+/// A truncated file grows again, while an older write of its inode is not durable yet.
+#[test]
+fn a_size_counts_as_the_last_write_of_the_inode_shows_it() {
+    let mut rig = Rig::with_files(&[(16, FILE, b"name")]);
+    let (key, single) = (rig.inode_block(FILE), -(NDADDR as i64));
+    let set_size = |rig: &mut Rig, why, blocks: usize| {
+        let size = blocks as u64 * u64::from(rig.g.bsize);
+        let d = Dinode { size, ..rig.dinode(FILE) };
+        rig.store(FILE, why, &d);
+    };
+    set_size(&mut rig, InodeChange::Grow, NDADDR + 2);
+    rig.link(32, FILE, b"link");
+    rig.start_inodes(FILE);
+    rig.accept(key);
+    set_size(&mut rig, InodeChange::Truncate, NDADDR + 1);
+    rig.write_inodes(FILE);
+    let (new, index, content) = (rig.run(1), 1, BlockContent::Data);
+    let (slot, lbn) = (PtrSlot::Indirect { ino: FILE, block: single, index }, NDADDR as i64 + 1);
+    rig.send(Event::BlockAllocated { run: new });
+    let block = BufKey::File(FILE, lbn);
+    rig.send(Event::PointerSet { slot, new, old: None, content, block });
+    set_size(&mut rig, InodeChange::Grow, NDADDR + 2);
+    rig.write_data(FILE, lbn);
+    rig.write_group();
+    rig.start_inodes(FILE);
+    let mut bytes = vec![0; rig.g.bsize as usize];
+    bmap::set_pointer(&rig.g, &mut bytes, index as usize, new.at.pointer());
+    let is_rolled_back = |rig: &Rig| {
+        let write = rig.write(BufKey::File(FILE, single), BufKind::Indirect, bytes.clone());
+        write.rolled_back
+    };
+    rig.flush();
+    assert!(is_rolled_back(&rig), "a crash may leave the smaller size");
+    rig.accept(key);
+    rig.flush();
+    assert!(!is_rolled_back(&rig));
 }
