@@ -182,13 +182,15 @@ impl Softdep {
         let BufKey::File(ino, name) = key else { return true };
         let extra = self.inodedeps.extra(ino);
         // The size is tracked only while a pointer waits for it.
-        let Some(on_device) = extra.and_then(|extra| extra.device_size) else { return true };
+        let Some(on_device) = extra.and_then(|extra| extra.device_size.as_ref()) else {
+            return true;
+        };
         // Only indirect blocks have pointers.
         let Some(Named::Indirect { level, first }) = parse_name(&self.g, name) else {
             return true;
         };
         let skip = bmap::blocks_per_pointer(&self.g, level).saturating_mul(index.into());
-        self.g.lblktosize(first.plus(skip)) < on_device.durable
+        self.g.lblktosize(first.plus(skip)) < on_device.durable()
     }
 
     /// Whether writes roll back pointer `index` of an indirect block, whose last version is `id`.

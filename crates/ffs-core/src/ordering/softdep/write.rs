@@ -4,7 +4,7 @@
 //! 1. A write that completed counts as durable after the next flush.
 //! 2. A dependency counts as durable only after a write that contained it, if no later write of its
 //!    block rolled it back before that. Debug builds check it when the later write is issued. The
-//!    size of a file counts as durable only as the last write of its inode shows it.
+//!    size of a file counts as durable only as all later writes of its inode show it.
 //!
 //! Reference: `docs/spec/soft-updates.md` §5, §10, §12.2.
 

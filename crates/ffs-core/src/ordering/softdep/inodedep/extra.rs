@@ -10,6 +10,7 @@ use super::super::graph::{DepIds, Graph};
 use super::super::heap::{heap, tree_bytes};
 use super::super::pointer::PointerVersions;
 use super::super::smallset::SmallSet;
+use super::DeviceSize;
 use ffs_ondisk::{DirOff, Ino};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,18 +43,6 @@ pub(in super::super) struct InodeExtra {
     pub(in super::super) link_drops: SmallVec<[DepId; 1]>,
     /// The size on the device, while pointers in indirect blocks wait for it.
     pub(in super::super) device_size: Option<DeviceSize>,
-}
-
-/// A size on the device, in bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in super::super) struct DeviceSize {
-    /// The device shows at least this.
-    pub(in super::super) durable: u64,
-    /// The last write shows this. Earlier writes do not count: a write between them and the last
-    /// one may have shown less.
-    pub(in super::super) issued: u64,
-    /// Number of the last write; 0 if none was issued since the size is tracked.
-    pub(in super::super) write: u64,
 }
 
 impl InodeExtra {
@@ -186,6 +175,7 @@ impl InodeExtra {
             + tree_bytes::<(i64, u64), DepId>(self.floors.len())
             + self.freeblks.bytes()
             + heap(&self.link_drops)
+            + self.device_size.as_ref().map_or(0, DeviceSize::heap_bytes)
             + tree_bytes::<DirOff, ()>(self.freed.len())
     }
 }

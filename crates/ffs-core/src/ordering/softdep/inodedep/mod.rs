@@ -10,10 +10,12 @@
 //!
 //! Reference: `docs/spec/soft-updates.md` §4.3, §6.12.
 
+mod device_size;
 mod extra;
 mod table;
 
-pub(super) use extra::{DeviceSize, InodeExtra};
+pub(super) use device_size::DeviceSize;
+pub(super) use extra::InodeExtra;
 pub(super) use table::InodeDeps;
 
 use super::dep::DepId;

@@ -9,7 +9,7 @@ use super::super::arena::Arena;
 use super::super::dep::DepId;
 use super::super::heap::{table_bytes, take};
 use super::super::invariant::broken;
-use super::{DeviceSize, Init, InodeDep, InodeExtra, ShownInode};
+use super::{Init, InodeDep, InodeExtra, ShownInode};
 use crate::sparse_array::SparseArray;
 use ffs_ondisk::Ino;
 use foldhash::fast::FixedState;
@@ -173,8 +173,7 @@ impl InodeDeps {
             *issued = true;
         }
         if let Some(on_device) = dep.extra.as_mut().and_then(|extra| extra.device_size.as_mut()) {
-            let durable = on_device.durable.min(size);
-            *on_device = DeviceSize { durable, issued: size, write };
+            on_device.issue(write, size);
         }
         Some(ShownInode { ino, state: dep.stored, write })
     }
@@ -188,10 +187,8 @@ impl InodeDeps {
         let ShownInode { ino, state, write } = shown;
         // The inodedep became idle, or the inode was freed, while the write was in flight.
         let Some(dep) = self.get_mut(ino) else { return Default::default() };
-        if let Some(on_device) = dep.extra.as_mut().and_then(|extra| extra.device_size.as_mut())
-            && on_device.write == write
-        {
-            on_device.durable = on_device.issued;
+        if let Some(on_device) = dep.extra.as_mut().and_then(|extra| extra.device_size.as_mut()) {
+            on_device.set_durable(write);
         }
         dep.durable = dep.durable.max(state);
         if state > dep.allocated {

@@ -111,7 +111,7 @@ fn no_pointer_is_written_beyond_a_size_that_was_rolled_back() {
 
 /// A truncated file grows again, while an older write of its inode is not durable yet.
 #[test]
-fn a_size_counts_as_the_last_write_of_the_inode_shows_it() {
+fn a_size_counts_as_far_as_all_later_writes_show_it() {
     let mut rig = Rig::with_files(&[(16, FILE, b"name")]);
     let (key, single) = (rig.inode_block(FILE), -(NDADDR as i64));
     let set_size = |rig: &mut Rig, why, blocks: usize| {
