@@ -355,7 +355,8 @@ pub const CONTRACT: &[ContractRule] = &[
     across(
         "X8",
         "A removed name is absent, or given to another file, only if every name exists that an \
-         earlier rename, exchange or link gave.",
+         earlier rename, exchange or link gave. This holds for names that the device had when they \
+         were removed.",
     ),
     journal("J1", "Records are durable before metadata that shows their changes is written."),
     journal("J2", "A segment that a recovery may need is not overwritten."),
