@@ -122,7 +122,8 @@ impl Softdep {
         let waits = |id: DepId| self.is_end_before(last, id, raised);
         let shown = versions.shown(&self.graph, pointer_in(d, last), waits);
         let in_hole = shown == Shown::Durable && versions.durable().is_none();
-        in_hole.then(|| OldEnd { last, size: extra.truncated_size(&self.graph) })
+        (in_hole || self.is_old_indirect_shown(d, extra))
+            .then(|| OldEnd { last, size: extra.truncated_size(&self.graph) })
     }
 
     /// Pointer `index`, which names `old`, is cleared; writes may go on to show it. Returns whether
@@ -138,6 +139,17 @@ impl Softdep {
         let run = FragRun { at: FragNo::HOLE, frags: 0 };
         self.push_alloc(AllocDep { place, run, frees: Vec::new(), entries: Vec::new() });
         true
+    }
+
+    /// Whether a write of `d` shows an indirect block that the file has no more, as the new one is
+    /// not ready. It may have pointers up to the old end.
+    fn is_old_indirect_shown(&self, d: &Dinode, extra: &InodeExtra) -> bool {
+        let roots = extra.pointers().filter(|(index, _)| *index >= NDADDR);
+        roots.into_iter().any(|(index, versions)| {
+            let shown = versions.shown(&self.graph, pointer_in(d, index), |_| false);
+            let run = versions.run(&self.graph, shown);
+            !shown.is_last() && run.is_some_and(|run| run.at != FragNo::HOLE)
+        })
     }
 
     /// Whether the version `id` of pointer `index` is a run of fragments that ends before the size

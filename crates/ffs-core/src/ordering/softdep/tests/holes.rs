@@ -4,6 +4,7 @@ use super::pointers::set_block_at;
 use super::removals::move_block;
 use super::*;
 use crate::ordering::{BlockContent, FreedRuns, PtrSlot};
+use ffs_ondisk::geometry::NDADDR;
 
 /// A durable file with these blocks; block `n` is run `n`.
 fn with_blocks(blocks: &[usize]) -> Rig {
@@ -62,6 +63,43 @@ fn a_write_with_the_old_end_shows_no_fragments_before_it() {
     let pointers = (d.db[0], d.db[1], d.db[3]);
     assert_eq!(pointers, (middle.at.pointer(), tail.at.pointer(), 0));
     assert_eq!((d.size, freed(&rig)), (size, vec![old]));
+    assert_eq!(rig.mode.pending().deps, 0);
+}
+
+/// `ftruncate` into a hole; then the file gets another indirect block, and a smaller size than
+/// before.
+#[test]
+fn an_old_indirect_block_is_shown_with_the_old_size() {
+    let mut rig = Rig::with_files(&[(16, FILE, b"name")]);
+    let (old, new, middle) = (rig.run(2), rig.run(4), rig.run(1));
+    let block = BufKey::File(FILE, -(NDADDR as i64));
+    let set_indirect = |rig: &mut Rig, run: FragRun, blocks: usize| {
+        let (slot, content) = (PtrSlot::IndirectRoot(FILE, 0), BlockContent::Indirect);
+        rig.send(Event::BlockAllocated { run });
+        rig.send(Event::PointerSet { slot, new: run, old: None, content, block });
+        let mut d = rig.dinode(FILE);
+        (d.ib[0], d.size) = (run.at.pointer(), bytes(rig, blocks));
+        rig.store(FILE, InodeChange::Grow, &d);
+    };
+    set_indirect(&mut rig, old, NDADDR + 4);
+    let empty = vec![0; rig.g.bsize as usize];
+    rig.write(block, BufKind::Indirect, empty.clone());
+    rig.write_group();
+    rig.write_inodes(FILE);
+    let mut d = rig.dinode(FILE);
+    d.ib[0] = 0;
+    rig.store(FILE, InodeChange::Truncate, &d);
+    truncate_into_hole(&mut rig, 0, middle, &[(NDADDR, old)]);
+    set_indirect(&mut rig, new, NDADDR + 2);
+    rig.write_data(FILE, 0);
+    rig.write_group();
+    let (rolled_back, d) = rig.write_inodes(FILE);
+    assert!(rolled_back);
+    assert_eq!((d.ib[0], d.size), (old.at.pointer(), bytes(&rig, NDADDR + 4)));
+    rig.write(block, BufKind::Indirect, empty);
+    let (_, d) = rig.write_inodes(FILE);
+    assert_eq!((d.ib[0], d.size), (new.at.pointer(), bytes(&rig, NDADDR + 2)));
+    assert_eq!(freed(&rig), [old]);
     assert_eq!(rig.mode.pending().deps, 0);
 }
 
