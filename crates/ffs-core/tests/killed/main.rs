@@ -10,7 +10,7 @@
 //!
 //! The page cache survives the death of a process. So the test covers whether fsync reports the
 //! truth and whether the *stream* of writes may end anywhere, but not the losses of a drive. `ffs
-//! lab crash` tests those.
+//! lab crash` and [`overlapping`] test those.
 //!
 //! The same load also runs in this process with recorded writes: *every* prefix of them is repaired
 //! and checked ([`recorded`]), and so are states with several writes in flight, and states after a

@@ -3,13 +3,12 @@
 //! A kill leaves none of a write in flight, all of it or a part, independently of the others.
 //! [`recorded`] examines only whole writes in one order. Here each write and each flush is logged
 //! where it begins and where it ends, and waits for other threads in between. A state is examined
-//! after each begin of a write, and after each operation that returned: the writes that have ended,
-//! and some sectors of those in flight. A kill leaves the first sectors of a write; any others
-//! stand for a write that a drive tore.
+//! after each begin of a write, each flush, and each operation that returned: the writes that have
+//! ended, and some sectors of those in flight. A kill leaves the first sectors of a write; any
+//! others stand for a write that a drive tore.
 //!
-//! One state in three is that of a drive which lost its power: it also lacks sectors of writes that
-//! have ended, if no flush that began after their end has returned. A state is examined after each
-//! flush, too.
+//! One state in three is that of a drive that lost its power. It also lacks sectors of writes that
+//! have ended, if no flush that began after their end has returned.
 //!
 //! [`recorded`]: crate::recorded
 
@@ -95,8 +94,8 @@ struct Replay<'e> {
     durable: MemDevice,
     /// With all writes that have ended.
     ended: MemDevice,
-    /// The writes that have ended and that no flush covers, in the order in which they ended, each
-    /// with the number of that event.
+    /// The other writes that have ended, in the order in which they ended, each with the number of
+    /// that event. A durable write is among them, because it may replace sectors of an older one.
     unflushed: Vec<(u64, &'e Write, Reached)>,
     /// The writes that have not ended, in the order in which they began.
     in_flight: Vec<&'e Write>,

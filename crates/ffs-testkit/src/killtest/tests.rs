@@ -1,5 +1,6 @@
 //! The check accepts complete results, and rejects results with missing or foreign data.
 
+use super::content::Content;
 use super::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -113,6 +114,33 @@ fn what_was_done_passes_with_or_without_the_last_operation() {
         for found in [before, after] {
             check_found(seed, 1, done, SyncCalls::Include, &found).unwrap();
         }
+    }
+}
+
+#[test]
+fn each_sector_is_one_that_the_file_had() {
+    let mut content = Content::new(1);
+    content.write(2, 0, 1024, 7);
+    let old = content.now().to_vec();
+    content.write(3, 0, 1024, 8);
+    let new = content.now().to_vec();
+    assert!(content.allows(&[&old[..512], &new[512..]].concat(), 2), "two sectors");
+    assert!(!content.allows(&[&old[..100], &new[100..]].concat(), 2), "a mixed sector");
+    content.make_durable();
+    assert!(!content.allows(&old, 3), "it was overwritten and synced");
+}
+
+#[test]
+fn only_a_file_with_indirect_blocks_may_lose_zeros_at_its_end() {
+    for (blocks, expected) in [(13, true), (12, false)] {
+        let mut content = Content::new(1);
+        content.write(2, 0, blocks * 4096, 7);
+        content.make_durable();
+        content.punch_hole(3, 4096, (blocks - 1) * 4096);
+        let whole = content.now().to_vec();
+        assert!(content.allows(&whole, 2));
+        assert_eq!(content.allows(&whole[..4096], 2), expected, "{blocks} blocks");
+        assert!(!content.allows(&whole[..4000], 2), "no end of a block");
     }
 }
 

@@ -107,9 +107,10 @@ impl Softdep {
         }
     }
 
-    /// The old end that a write of `d` shows; `None` if it may show the new one. It shows the new
-    /// end and the new last block, which may be a fragment, at once. `raised`: a size larger
-    /// than that of `d` which it has to show.
+    /// The old end that a write of `d` shows; `None` if it may show the new one. A write shows the
+    /// new end and the new last block, which may be a fragment, at once. It shows the old end, too,
+    /// while it shows an old indirect block. `raised`: the size that a bound requires, if it is
+    /// larger than that of `d`.
     pub(super) fn old_end_shown(
         &self,
         d: &Dinode,
@@ -141,11 +142,11 @@ impl Softdep {
         true
     }
 
-    /// Whether a write of `d` shows an indirect block that the file has no more, as the new one is
-    /// not ready. It may have pointers up to the old end.
+    /// Whether a write of `d` shows an indirect block that the file has lost, because the new one
+    /// is not ready. The old one may have pointers up to the old end.
     fn is_old_indirect_shown(&self, d: &Dinode, extra: &InodeExtra) -> bool {
-        let roots = extra.pointers().filter(|(index, _)| *index >= NDADDR);
-        roots.into_iter().any(|(index, versions)| {
+        let mut roots = extra.pointers().filter(|(index, _)| *index >= NDADDR);
+        roots.any(|(index, versions)| {
             let shown = versions.shown(&self.graph, pointer_in(d, index), |_| false);
             let run = versions.run(&self.graph, shown);
             !shown.is_last() && run.is_some_and(|run| run.at != FragNo::HOLE)
@@ -162,7 +163,7 @@ impl Softdep {
     }
 
     /// The version of each pointer that a write of `d` shows, in the order of the pointers.
-    /// `raised`: the size of `d`, if the file as it is stored is smaller.
+    /// `raised`: the size of `d`, if it is larger than the stored one.
     pub(super) fn shown_versions(
         &self,
         d: &Dinode,

@@ -77,7 +77,7 @@ impl InFlight {
         }
     }
 
-    /// The dependencies for which writes of the block count that no flush has made durable.
+    /// The dependencies that a flush makes durable with earlier writes of the block.
     pub(super) fn shown_before(&self, key: BufKey) -> impl Iterator<Item = DepId> {
         let of_block = self.unflushed.iter().filter(move |write| write.key == key);
         of_block.flat_map(|write| write.contents.deps.iter().copied())

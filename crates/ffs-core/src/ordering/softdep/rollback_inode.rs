@@ -27,9 +27,6 @@ use ffs_ondisk::{Dinode, Ino, Lbn};
 use smallvec::SmallVec;
 use tracing::debug;
 
-/// Pointers by index, with the version that a write shows.
-type ShownPointers = SmallVec<[(usize, DepId); 4]>;
-
 impl Softdep {
     /// The inodes of an inode block.
     fn inodes_in(&self, key: BufKey) -> impl Iterator<Item = Ino> + use<> {
@@ -105,7 +102,7 @@ impl Softdep {
             size = size.max(old_end.size);
         }
         d.size = size;
-        let mut shown = ShownPointers::new();
+        let mut shown: SmallVec<[(usize, DepId); 4]> = SmallVec::new();
         let (mut hole_at, mut rolled_back) = (None, bounded_size.is_some());
         let raised = Some(size).filter(is_raised);
         let versions_shown = self.shown_versions(d, extra, old_end, raised);
@@ -131,13 +128,14 @@ impl Softdep {
         d.size = size;
         rolled_back |= size < stored_size;
         rolled_back |= self.clear_beyond_size(d, extra, stored_size);
-        // The pointers beyond the size are cleared.
-        let is_shown =
-            |&(index, id): &(usize, DepId)| self.is_covered(index, size) || self.is_hole(id);
-        let (shown, beyond): (ShownPointers, ShownPointers) = shown.into_iter().partition(is_shown);
-        contained.extend(shown.into_iter().map(|(_, id)| id));
-        let beyond: DepIds = beyond.into_iter().map(|(_, id)| id).collect();
-        reverted.extend(self.graph.written(&beyond));
+        for (index, id) in shown {
+            if self.is_covered(index, size) || self.is_hole(id) {
+                contained.push(id);
+            } else {
+                // The pointer is cleared, as it is beyond the size.
+                reverted.extend(self.graph.written(&[id]));
+            }
+        }
         let keeps_end = old_end.is_some();
         let (reached, held): (DepIds, DepIds) =
             extra.bounds().partition(|id| self.is_bound_shown(*id, size, keeps_end));

@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. A write that completed counts as durable after the next flush.
 //! 2. A dependency counts as durable only after a write that contained it, if no later write of its
-//!    block rolled it back before that. Debug builds check it when the later write is issued. The
-//!    size of a file counts as durable only as all later writes of its inode show it.
+//!    block rolled it back before that. Debug builds check it when the later write is issued. A
+//!    size counts as durable only as far as all later writes of the inode cover it.
 //!
 //! Reference: `docs/spec/soft-updates.md` §5, §10, §12.2.
 
@@ -87,8 +87,8 @@ impl Softdep {
         }
     }
 
-    /// A pending dependency that an earlier write of the block counts for, although the write that
-    /// contains `shown` shows neither it nor a later value in its place.
+    /// A pending dependency that an earlier write of the block will make durable with a flush,
+    /// although the write that contains `shown` shows neither it nor a later value in its place.
     fn missing_in_write(&self, key: BufKey, shown: &[DepId]) -> Option<&DepKind> {
         let is_missing = |id: DepId| {
             let dep = self.graph.get(id).filter(|dep| dep.state() != WriteState::Durable)?;
