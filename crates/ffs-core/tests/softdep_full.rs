@@ -4,7 +4,7 @@
 use crate::common::{START, World, mount_on, soft_updates};
 use ffs_admin::fsck::quick_check;
 use ffs_admin::newfs::{NewfsOptions, newfs};
-use ffs_core::{Cred, Error, SetAttr, Vnode, WriteMode};
+use ffs_core::{Cred, Error, Fallocate, NodeKind, SetAttr, Vnode, WriteMode};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::{BlockDevice, MemDevice, Rng, SplitMix64};
 use ffs_ondisk::{Dinode, Format, FragNo, Ino};
@@ -35,8 +35,7 @@ fn fill(w: &World, prefix: &str, size: usize) -> BTreeMap<String, Vnode> {
     for n in 0.. {
         let name = format!("{prefix}{n}");
         let c = Cred::root();
-        let made_one =
-            w.fs.create(&c, &w.root, name.as_bytes(), ffs_core::NodeKind::Regular, 0o644);
+        let made_one = w.fs.create(&c, &w.root, name.as_bytes(), NodeKind::Regular, 0o644);
         let Ok(v) = made_one else { break };
         if w.fs.write(&c, &v, 0, &vec![b'x'; size], WriteMode::default()).is_err() {
             drop(v);
@@ -48,13 +47,17 @@ fn fill(w: &World, prefix: &str, size: usize) -> BTreeMap<String, Vnode> {
     made
 }
 
-/// The first block of a file on the device.
-fn first_block(w: &World, v: &Vnode) -> FragNo {
+/// The inode of a file on the device.
+fn inode_on_device(w: &World, v: &Vnode) -> Dinode {
     let (g, ino) = (*w.fs.geometry(), w.fs.getattr(v).ino);
     let mut bytes = vec![0; g.bsize as usize];
     w.dev.read_at(g.ino_to_fsba(ino).0 * u64::from(g.fsize), &mut bytes).unwrap();
-    let d = Dinode::decode(&g, &bytes[g.ino_to_fsbo(ino)..]);
-    FragNo(d.db[0].unsigned_abs())
+    Dinode::decode(&g, &bytes[g.ino_to_fsbo(ino)..])
+}
+
+/// The first block of a file on the device.
+fn first_block(w: &World, v: &Vnode) -> FragNo {
+    FragNo(inode_on_device(w, v).db[0].unsigned_abs())
 }
 
 fn truncate(w: &World, v: &Vnode, size: u64) {
@@ -114,6 +117,34 @@ fn fragments_kept_for_want_of_space_are_marked_used_when_fsync_returns() {
     w.fs.fsync(v).unwrap();
     assert_eq!(unsound(&w), [""; 0]);
     drop(blocks);
+    w.end();
+}
+
+/// An allocation behind the end of a file fails after some blocks. The inode's block is written
+/// for another file: the file has its old size there, and not the one that it had meanwhile.
+#[test]
+fn no_write_shows_the_size_that_a_failed_allocation_reached() {
+    let w = world();
+    let (c, blocks) = (Cred::root(), 14);
+    let create = |name: &[u8]| w.fs.create(&c, &w.root, name, NodeKind::Regular, 0o644).unwrap();
+    let (v, neighbour) = (create(b"a"), create(b"neighbour"));
+    let size = blocks * 4096;
+    w.fs.write(&c, &v, 0, &vec![b'a'; size], WriteMode::default()).unwrap();
+    let others = fill(&w, "b", 4096);
+    let names: Vec<String> = others.keys().take(3).cloned().collect();
+    drop(others);
+    for name in &names {
+        w.fs.unlink(&c, &w.root, name.as_bytes()).unwrap();
+    }
+    w.fs.sync().unwrap();
+    let more = Fallocate::Allocate;
+    let failed = w.fs.fallocate(&c, &v, size as u64, 20 * 4096, more);
+    assert!(matches!(failed, Err(Error::NoSpace)), "{failed:?}");
+    let mode = SetAttr { perm: Some(0o600), ..SetAttr::default() };
+    w.fs.setattr(&c, &neighbour, &mode).unwrap();
+    w.fs.fsync(&neighbour).unwrap();
+    assert_eq!(inode_on_device(&w, &neighbour).mode & 0o777, 0o600, "the block was written");
+    assert_eq!(inode_on_device(&w, &v).size, size as u64);
     w.end();
 }
 

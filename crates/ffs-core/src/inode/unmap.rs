@@ -132,7 +132,7 @@ impl<'a> InodeView<'a> {
     }
 
     /// Clears the pointers in the indirect blocks of the plan and appends them to `out`. `size` is
-    /// the size before the call.
+    /// the stored size before the call.
     fn detach_from_indirect(
         self,
         plan: &UnmapPlan,
@@ -189,8 +189,8 @@ impl<'a> LockedInode<'a> {
         mut also: Vec<Detached>,
         change: impl FnOnce(&mut InodeData),
     ) -> Result<()> {
-        let size = self.data.d.size;
-        self.detach_from_inode(plan, &mut also);
+        let size = self.stored_size();
+        self.detach_from_inode(plan, size, &mut also);
         self.view().report_cleared(&also);
         if let Some(last) = &plan.last {
             self.view().report_shortened(last);
@@ -221,8 +221,9 @@ impl<'a> LockedInode<'a> {
         freed.error.map_or(Ok(()), Err)
     }
 
-    /// Clears the pointers of the inode in memory and appends them to `out`.
-    fn detach_from_inode(&mut self, plan: &UnmapPlan, out: &mut Vec<Detached>) {
+    /// Clears the pointers of the inode in memory and appends them to `out`. `stored_size`: see
+    /// [`Self::stored_size`].
+    fn detach_from_inode(&mut self, plan: &UnmapPlan, stored_size: u64, out: &mut Vec<Detached>) {
         let g = self.g();
         let size = self.data.d.size;
         let mut cleared: SmallVec<[(usize, FragRun); 4]> = SmallVec::new();
@@ -256,6 +257,7 @@ impl<'a> LockedInode<'a> {
                     ino: self.ip.ino,
                     index: i,
                     old: run,
+                    size: stored_size,
                 });
             }
         } else if !self.data.d.is_dir() {
@@ -263,7 +265,7 @@ impl<'a> LockedInode<'a> {
             self.ump.ordering.notify(Event::InodeTruncated {
                 ino: self.ip.ino,
                 last,
-                size,
+                size: stored_size,
                 cleared: &cleared,
             });
         }

@@ -4,6 +4,7 @@ use super::LockedInode;
 use crate::buf::BufRef;
 use crate::error::Result;
 use crate::ordering::{Event, InodeChange};
+use ffs_ondisk::Dinode;
 
 impl<'a> LockedInode<'a> {
     /// Encodes the inode into `block`, its block's buffer, without a dependency, and marks the
@@ -14,6 +15,17 @@ impl<'a> LockedInode<'a> {
             self.data.d.encode(self.g(), place);
         }
         self.ump.cache.mark_dirty(block);
+    }
+
+    /// The size in the buffer of the inode's block. While a call allocates blocks, the inode in
+    /// memory has a larger one, which no write shows and which it loses again if the call fails.
+    /// If the block cannot be read, the size in memory.
+    pub(super) fn stored_size(&self) -> u64 {
+        let Ok(block) = self.ump.inode_block(self.ip.ino) else { return self.data.d.size };
+        let stored = block.read();
+        let at = self.g().ino_to_fsbo(self.ip.ino);
+        let dinode = stored.bytes.get(at..).map(|place| Dinode::decode(self.g(), place));
+        dinode.map_or(self.data.d.size, |stored| stored.size)
     }
 
     /// Encodes the inode into its block's buffer. The ordering mode decides whether the buffer is

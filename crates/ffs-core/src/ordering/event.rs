@@ -288,16 +288,17 @@ pub(crate) enum Event<'a> {
     /// The attribute area of `ino`, until now `old_size` bytes at `old`, moves to the places that
     /// `PointerSet` reported. The inode is updated next.
     ExtAttrReplaced { ino: Ino, old: [i64; 2], old_size: u32 },
-    /// Pointer `index` of the inode, which named `old`, is cleared inside the file, which goes on
-    /// behind the hole. The inode is updated next, and `old` passed to `BlocksFreed`.
-    HolePunched { ino: Ino, index: usize, old: FragRun },
-    /// A file of `size` bytes is truncated, and ends in direct block `last` or behind the direct
-    /// blocks. The pointers `cleared` of the inode (roots of indirect blocks behind the direct
-    /// ones), with the runs that they named, are cleared. The inode is updated next, and the runs
-    /// passed to `BlocksFreed`.
+    /// Pointer `index` of the inode, which named `old`, is cleared inside the file of `size` stored
+    /// bytes, which goes on behind the hole. The inode is updated next, and `old` passed to
+    /// `BlocksFreed`.
+    HolePunched { ino: Ino, index: usize, old: FragRun, size: u64 },
+    /// A file is truncated, and ends in direct block `last` or behind the direct blocks. Until now
+    /// its stored size was `size`. The pointers `cleared` of the inode (roots of indirect blocks
+    /// behind the direct ones), with the runs that they named, are cleared. The inode is updated
+    /// next, and the runs passed to `BlocksFreed`.
     InodeTruncated { ino: Ino, last: Option<usize>, size: u64, cleared: &'a [(usize, FragRun)] },
     /// The pointers `entries` of an indirect block that stays were cleared; its buffer is locked.
-    /// `size`: the file's size before.
+    /// `size`: the file's stored size before.
     IndirectTruncated { ino: Ino, block: i64, entries: Range<usize>, size: u64 },
     /// A block that stays (last data block or indirect block) was changed by a truncation. The
     /// response is for its buffer.

@@ -15,7 +15,7 @@ use super::pointer::PointerVersions;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{BlockContent, FragRun, FreedRuns, PtrSlot};
-use ffs_ondisk::Ino;
+use ffs_ondisk::{FragNo, Ino};
 
 impl Softdep {
     /// See [`crate::ordering::Event::InodeAllocated`].
@@ -116,9 +116,22 @@ impl Softdep {
         else {
             return;
         };
-        self.graph.pass(id, None);
+        let versions = self.pointer(place);
+        let older = versions.and_then(|versions| versions.pending().iter().nth_back(1).copied());
+        let is_durable = versions.is_some_and(|versions| versions.durable().is_some());
+        let older_hole = older.filter(|id| self.is_hole(*id));
+        if older_hole.is_none() && (older.is_some() || is_durable) {
+            // The pointer was a hole, which no write contained.
+            let run = FragRun { at: FragNo::HOLE, frags: 0 };
+            self.push_alloc(AllocDep { place, run, frees: Vec::new(), entries: Vec::new() });
+            return;
+        }
+        self.graph.pass(id, older_hole);
         if let Some(DepKind::Alloc(alloc)) = self.cancel(id) {
-            self.written_entries.extend(alloc.entries);
+            match older_hole.and_then(|hole| self.graph.alloc_mut(hole)) {
+                Some(hole) => hole.frees.extend(alloc.frees),
+                None => self.written_entries.extend(alloc.entries),
+            }
         }
         self.pointer_mut(place).and_then(PointerVersions::pop);
         self.drop_settled_pointer(place);
@@ -135,9 +148,10 @@ impl Softdep {
         self.worklist.free_blocks_now(FreedRuns::unordered(frees));
     }
 
-    /// Ends versions of a pointer that is cleared. What waits for a name to be absent requires the
-    /// inode and the indirect blocks `above`: one of them lost the pointer. The entries of the
-    /// block end with its buffer. Returns the runs that the versions kept from being freed.
+    /// Ends versions of a pointer that is cleared. Work, and what waits for a name to be absent,
+    /// requires the inode and the indirect blocks `above`: one of them lost the pointer. The
+    /// entries of the block end with its buffer. Returns the runs that the versions kept from being
+    /// freed.
     pub(super) fn end_cleared_allocs(
         &mut self,
         ids: impl IntoIterator<Item = DepId>,
@@ -147,7 +161,8 @@ impl Softdep {
         let mut frees = Vec::new();
         for id in ids {
             for dependent in self.graph.dependents(id) {
-                if self.awaits_removal(dependent) {
+                let is_work = self.graph.kind(dependent).is_some_and(DepKind::is_work);
+                if is_work || self.awaits_removal(dependent) {
                     self.require_inode(dependent, ino);
                     for &block in above {
                         self.require_block(dependent, BufKey::File(ino, block));

@@ -259,7 +259,8 @@ pub(super) struct SizeFloor {
     pub(super) number: u64,
     /// Bytes.
     pub(super) size: u64,
-    /// Index of the last pointer that stays: in the indirect block, or in the inode.
+    /// Index of the last pointer that stays in the indirect block; in an inode, of the pointer at
+    /// the new end.
     pub(super) last: Option<u32>,
 }
 

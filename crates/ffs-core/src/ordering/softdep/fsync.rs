@@ -18,7 +18,7 @@ use super::inodedep::{InodeDep, InodeExtra};
 use super::pagedep::key_of;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
-use crate::ordering::{DirPos, OlderNames, SyncPoint, SyncTarget};
+use crate::ordering::{DirPos, FragRun, OlderNames, SyncPoint, SyncTarget};
 use ffs_ondisk::Ino;
 use std::collections::BTreeSet;
 
@@ -149,15 +149,23 @@ impl Softdep {
                     self.walk_inode(walk, ino);
                     // Other pointers of the file may keep it out of writes: a fragment before it
                     // that grows; for a hole, even one that a write showed, no block behind it.
-                    let may_be_rolled_back =
-                        dep.state() == WriteState::Unwritten || self.is_hole(id);
+                    // Fragments wait while a write shows the old end of the file.
+                    let is_part = |run: FragRun| run.frags < self.g.frag;
+                    let may_be_rolled_back = dep.state() == WriteState::Unwritten
+                        || self.run_of(id).is_some_and(is_part);
                     if dep.is_ready() && may_be_rolled_back {
                         self.walk_pointers(walk, ino);
                     }
                 }
             },
             DepKind::SizeCeiling { ino, .. } => self.walk_inode(walk, *ino),
-            DepKind::SizeFloor(floor) => self.walk_inode(walk, floor.ino),
+            DepKind::SizeFloor(floor) => {
+                self.walk_inode(walk, floor.ino);
+                // A pointer that is not ready may keep the old end.
+                if dep.is_ready() {
+                    self.walk_pointers(walk, floor.ino);
+                }
+            }
             DepKind::ExtAttr(ext_attr) => self.walk_inode(walk, ext_attr.ino),
             DepKind::DropLinks { .. }
             | DepKind::FreeBlks { .. }

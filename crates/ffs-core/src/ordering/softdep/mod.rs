@@ -304,7 +304,9 @@ impl Softdep {
             Event::ExtAttrReplaced { ino, old, old_size } => {
                 self.ext_attr_replaced(ino, old, old_size);
             }
-            Event::HolePunched { ino, index, old } => self.hole_punched(ino, index, old),
+            Event::HolePunched { ino, index, old, size } => {
+                self.hole_punched(ino, index, old, size);
+            }
             Event::InodeTruncated { ino, last, size, cleared } => {
                 self.inode_truncated(ino, last, size, cleared);
             }

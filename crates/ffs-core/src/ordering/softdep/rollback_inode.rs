@@ -71,13 +71,15 @@ impl Softdep {
             let mut size = 0;
             if let Some(extra) = dep.extra() {
                 let mut d = Dinode::decode(&g, bytes);
+                let stored_size = d.size;
                 if self.roll_back_inode(&mut d, extra, &mut contents.deps, reverted) {
                     rolled_back = true;
                     d.encode(&g, bytes);
                     let (size, blocks) = (d.size, d.db.iter().filter(|&&p| p != 0).count());
                     debug!(target: LOG, ino = ino.0, size, blocks, "inode rolled back");
                 }
-                size = d.size;
+                // A later write may not need a larger size any more.
+                size = d.size.min(stored_size);
             }
             contents.inodes.extend(self.inodedeps.mark_issued(ino, size));
         }

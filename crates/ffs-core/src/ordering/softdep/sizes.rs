@@ -5,7 +5,7 @@
 //! 1. A file has at most one floor for an indirect block more than writes of that block are in
 //!    flight.
 
-use super::dep::{Condition, DepId, DepKind, FILE_END, SizeFloor};
+use super::dep::{Condition, DepId, DepKind, SizeFloor};
 use super::direntries::start_of_chunk;
 use super::engine::{BlockChange, Softdep};
 use super::inodedep::InodeExtra;
@@ -99,13 +99,13 @@ impl Softdep {
         is_bounded.then_some(if most > size { most } else { least })
     }
 
-    /// Whether a write with this size has no use for the bound any more. `keeps_end`: it shows the
-    /// old end of a file that was truncated.
+    /// Whether a write with this size has no use for the bound any more. `keeps_end`: it shows an
+    /// old end of the file, and perhaps a larger size than any floor.
     pub(super) fn is_bound_shown(&self, id: DepId, size: u64, keeps_end: bool) -> bool {
         self.graph.is_ready(id)
             && match self.graph.kind(id) {
                 Some(DepKind::SizeCeiling { new, .. }) => size >= *new,
-                Some(DepKind::SizeFloor(floor)) => !(keeps_end && floor.block == FILE_END),
+                Some(DepKind::SizeFloor(_)) => !keeps_end,
                 _ => false,
             }
     }

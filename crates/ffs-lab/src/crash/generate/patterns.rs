@@ -1,8 +1,9 @@
 //! Patterns that have broken file systems before, this one included.
 //!
 //! Each is a workload text on the standard tree. `{b}` is the size of a block, `{12b}` that of all
-//! direct blocks, `{f}` that of a fragment, `{long}` a text that fits in no inode; of the names
-//! `{1}` to `{6}` four fill a sector.
+//! direct blocks, `{12b+}` that and 100 bytes, `{12b-}` a byte less, `{single}` that of the blocks
+//! of a single indirect block, `{double}` the place of a block behind them, `{f}` the size of a
+//! fragment, `{long}` a text that fits in no inode; of the names `{1}` to `{6}` four fill a sector.
 //!
 //! Reference: `spec/fsck-and-crash.md` §12.2, `spec/soft-updates.md` §2.2, §15.
 
@@ -199,7 +200,24 @@ const PATTERNS: &[&str] = &[
     "create /B/j\nsync\nrename /foo /A/foo\nunlink /B/j\ncreate /B/j\nfsync /B",
     "create /B/j\nsync\nrename /foo /A/foo\nunlink /B/j\ncreate /B/j\nrename /B/j /B/k\nfsync /B",
     "mkdir /A/D\nmkdir /B/E\nsync\nexchange /A/D /B/E\nrename /B/E /A/C/q\nfsync /foo",
+    // A sparse file, truncated into a hole, grows again to a smaller size, while its inode's block
+    // is written for another inode: in fragments, in a new indirect block, after a write of the new
+    // end; the new end is punched; the old indirect block was punched.
+    "create /n\nwrite /n {5b} 100\nsync\ntruncate /n 100\nwrite /n {2b} 100\ncreate /m\n\
+     fsync /m",
+    "create /n\nwrite /n {40b} 100\nsync\ntruncate /n 100\nwrite /n {14b} 100\ncreate /m\n\
+     fsync /m\nwait 31",
+    "tight-memory\ncreate /y\nwrite /y {12b-} 466\ncreate /A/C/y\nfdatasync /A/C/y\n\
+     allocate /A/C/y {12b-} 2840\ntruncate /y {524b}\nwait 31\ntruncate /y {3b+}\nfsync /foo\n\
+     truncate /y {14b}\nwrite /A/C/y {5b} 247\nwait 31",
+    "tight-memory\ncreate /B/x\ntruncate /B/x {524b}\nsync\ntruncate /B/x {5b}\n\
+     write /B/x {13b+} 598\npunch /B/x {3b+} {3b}\nwait 31",
+    "create /n\nwrite /n {14b} 100\nwrite /n {40b} 100\nsync\nwrite /n {double} 100\n\
+     punch /n {12b} {single}\nwrite /n {13b} 10\ntruncate /n {14b-}\ncreate /m\nfsync /m\nwait 31",
 ];
+
+/// The numbers of blocks in patterns.
+const BLOCKS: [u64; 8] = [2, 3, 5, 12, 13, 14, 40, 524];
 
 /// Files that make a directory grow over a fragment and a block.
 fn growing_directory(shape: &Shape) -> Vec<Vec<Op>> {
@@ -284,24 +302,30 @@ pub(super) fn fragments_filled() -> Vec<Op> {
 
 /// Every pattern for volumes of this shape.
 pub(super) fn all(shape: &Shape) -> Vec<Workload> {
-    let (block, frag) = (shape.bsize.to_string(), shape.fsize.to_string());
-    let twice = (2 * shape.bsize).to_string();
-    let direct = NDADDR as u32 * shape.bsize;
-    let ops = |text: &&str| {
-        let text = text.replace("{b}", &block).replace("{f}", &frag).replace("{2b}", &twice);
-        let text = text.replace("{12b}", &direct.to_string());
-        let text = text.replace("{12b+}", &(direct + 100).to_string());
+    let (block, frag) = (u64::from(shape.bsize), shape.fsize.to_string());
+    let single = super::core::pointers(shape) * block;
+    let double = single + (NDADDR as u64 + 1) * block;
+    let plain = |ops| Workload { standard_tree: true, ops, ..Workload::default() };
+    let pattern = |text: &&str| {
+        let sizes = BLOCKS.iter().fold((*text).to_owned(), |text, n| {
+            let size = n * block;
+            let text = text.replace(&format!("{{{n}b}}"), &size.to_string());
+            let text = text.replace(&format!("{{{n}b+}}"), &(size + 100).to_string());
+            text.replace(&format!("{{{n}b-}}"), &(size - 1).to_string())
+        });
+        let text = sizes.replace("{b}", &block.to_string()).replace("{f}", &frag);
+        let text = text.replace("{single}", &single.to_string());
+        let text = text.replace("{double}", &double.to_string());
         let text = text.replace("{long}", &"t".repeat(150));
         let name = |number| format!("{number}{}", "n".repeat(100));
         let text = (1..=6).fold(text, |text, n| text.replace(&format!("{{{n}}}"), &name(n)));
-        text::parse(&text).map(|workload| workload.ops).unwrap_or_default()
+        let workload = text::parse(&text).unwrap_or_default();
+        Workload { standard_tree: true, ..workload }
     };
-    let mut all: Vec<Vec<Op>> = PATTERNS.iter().map(ops).collect();
-    all.extend(growing_directory(shape));
-    all.push(fresh_inodes(shape));
-    all.push(sparse_rounds(shape));
-    let plain = |ops| Workload { standard_tree: true, ops, ..Workload::default() };
-    let mut all: Vec<Workload> = all.into_iter().map(plain).collect();
+    let mut all: Vec<Workload> = PATTERNS.iter().map(pattern).collect();
+    all.extend(growing_directory(shape).into_iter().map(plain));
+    all.push(plain(fresh_inodes(shape)));
+    all.push(plain(sparse_rounds(shape)));
     if shape.full {
         all.extend([1, 2, 3, 7].map(|part| tail_that_cannot_grow(shape, part)));
     }

@@ -1,26 +1,56 @@
 //! Random operations in the standard tree: long traces, and operations after a crash.
 
 use ffs_device::{Rng, SplitMix64};
+use ffs_ondisk::geometry::NDADDR;
 
 use super::super::geometry::Shape;
 use super::super::op::{Op, Path, Space};
+use super::core::pointers;
 use super::{join, path, pick};
+
+/// What the operations of a part of a trace have in common.
+#[derive(Clone, Copy)]
+enum Part {
+    Any,
+    /// Names that are made, moved and removed.
+    Moves,
+    /// Two sparse files whose sizes change.
+    Sizes,
+}
+
+impl Part {
+    fn op(self, shape: &Shape, rng: &SplitMix64, dir: &str, other: &str) -> Op {
+        match self {
+            Part::Any => random_op(shape, rng, dir, other),
+            Part::Moves => random_move(rng),
+            Part::Sizes => random_size(shape, rng, dir),
+        }
+    }
+
+    /// A file that operations of this part use.
+    fn file(self, rng: &SplitMix64, dir: &str) -> Path {
+        match self {
+            Part::Moves => moved_file(rng),
+            Part::Any | Part::Sizes => some_file(rng, dir),
+        }
+    }
+}
 
 /// A long trace of three writers in turns, each with its own directory and a common one.
 pub(super) fn trace(shape: &Shape, rng: &SplitMix64, length: u32) -> Vec<Op> {
     let dirs = ["A", "B", "A/C"];
     let mut ops = Vec::new();
-    let mut moves = false;
+    let mut part = Part::Any;
     for number in 0..length {
         let writer = rng.below(3) as usize;
         let own = dirs[writer];
         let dir = if rng.below(4) == 0 { "" } else { own };
-        if number % MOVES == 0 {
-            moves = rng.below(3) == 0;
+        if number % PART == 0 {
+            part = pick(rng, &[Part::Any, Part::Moves, Part::Sizes]);
         }
         let other = dirs[rng.below(3) as usize];
-        let file = |rng| if moves { moved_file(rng) } else { some_file(rng, dir) };
-        ops.push(if moves { random_move(rng) } else { random_op(shape, rng, dir, other) });
+        let file = |rng| part.file(rng, dir);
+        ops.push(part.op(shape, rng, dir, other));
         match rng.below(40) {
             0 => ops.push(Op::Sync),
             1..=3 => ops.push(Op::Fsync(file(rng))),
@@ -68,8 +98,8 @@ pub(super) fn some_file(rng: &SplitMix64, dir: &str) -> Path {
     join(dir, pick(rng, &FILES))
 }
 
-/// Operations of a trace in a row that only move, make and remove names.
-const MOVES: u32 = 30;
+/// Operations of a part of a trace.
+const PART: u32 = 30;
 
 /// Parents of directories that are moved.
 const PARENTS: [&str; 4] = ["", "A", "B", "A/C"];
@@ -98,6 +128,39 @@ fn random_move(rng: &SplitMix64) -> Op {
         12..=13 => Op::Rmdir(moved_directory(rng)),
         14 => Op::Link(moved_file(rng), moved_file(rng)),
         _ => Op::Unlink(moved_file(rng)),
+    }
+}
+
+/// The files of [`random_size`] in every directory.
+const SPARSE: [&str; 2] = ["x", "y"];
+
+/// A write, a truncation or a hole in one of two files, often far from its end and at the edge of a
+/// block. So a file loses blocks and its last one becomes a hole, and it grows again before the
+/// device contains that. Other operations change neighbours of its inode.
+fn random_size(shape: &Shape, rng: &SplitMix64, dir: &str) -> Op {
+    let (block, frag) = (u64::from(shape.bsize), u64::from(shape.fsize));
+    let at = join(dir, pick(rng, &SPARSE));
+    let (direct, pointers) = (NDADDR as u64, pointers(shape));
+    // A block among the first, around the first indirect block and around the second.
+    let number = match rng.below(8) {
+        0..=3 => rng.below(direct),
+        4..=5 => direct - 1 + rng.below(4),
+        6 => direct + pointers - 1 + rng.below(3),
+        _ => direct + rng.below(pointers),
+    };
+    let inside = pick(rng, &[0, 0, 1, frag - 1, frag, 2 * frag + 9, block - frag, block - 1]);
+    let place = number * block + inside;
+    match rng.below(20) {
+        0..=5 => Op::Write { at, offset: place, len: 1 + rng.below(2 * frag), sync: false },
+        6 => Op::Write { at, offset: place, len: 1 + rng.below(2 * frag), sync: true },
+        7..=12 => Op::Truncate(at, place),
+        13 => Op::Truncate(at, 0),
+        14 => Op::Append(at, 1 + rng.below(pick(rng, &[frag, block, 2 * block]))),
+        15 => Op::Space(Space::Punch, at, place, 1 + rng.below(3 * block)),
+        16 => Op::Space(Space::Allocate, at, place, 1 + rng.below(block)),
+        17 => Op::Create(at),
+        18 => Op::Append(some_file(rng, dir), 1 + rng.below(frag)),
+        _ => Op::Chmod(some_file(rng, dir), 0o600 + rng.below(64) as u16),
     }
 }
 

@@ -11,6 +11,7 @@ use super::super::heap::{heap, tree_bytes};
 use super::super::pointer::PointerVersions;
 use super::super::smallset::SmallSet;
 use super::DeviceSize;
+use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::{DirOff, Ino};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -41,6 +42,9 @@ pub(in super::super) struct InodeExtra {
     pub(in super::super) freeblks: SmallSet<DepId>,
     /// The pending link drops of a directory.
     pub(in super::super) link_drops: SmallVec<[DepId; 1]>,
+    /// Bytes to which indirect blocks that the file has lost may lead; 0 while no root has pending
+    /// versions.
+    pub(in super::super) old_roots_end: u64,
     /// The size on the device, while pointers in indirect blocks wait for it.
     pub(in super::super) device_size: Option<DeviceSize>,
 }
@@ -79,7 +83,11 @@ impl InodeExtra {
 
     pub(in super::super) fn remove_pointer(&mut self, index: usize) -> Option<PointerVersions> {
         let at = self.find(index).ok()?;
-        Some(self.pointers.remove(at).1)
+        let removed = self.pointers.remove(at).1;
+        if self.pointers.last().is_none_or(|(index, _)| usize::from(*index) < NDADDR) {
+            self.old_roots_end = 0;
+        }
+        Some(removed)
     }
 
     fn find(&self, index: usize) -> Result<usize, usize> {

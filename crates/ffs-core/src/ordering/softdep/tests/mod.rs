@@ -6,6 +6,7 @@ mod holes;
 mod inodes;
 mod pointers;
 mod removals;
+mod sparse;
 
 use super::SoftUpdates;
 use crate::buf::{BufKey, BufKind, WriteHooks, WriteResult, WriteStart};
