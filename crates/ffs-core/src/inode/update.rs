@@ -18,8 +18,8 @@ impl<'a> LockedInode<'a> {
     }
 
     /// The size in the buffer of the inode's block. While a call allocates blocks, the inode in
-    /// memory has a larger one, which no write shows and which it loses again if the call fails.
-    /// If the block cannot be read, the size in memory.
+    /// memory has a larger size, and no write shows that before the call stores it. If the block
+    /// cannot be read, the size in memory.
     pub(super) fn stored_size(&self) -> u64 {
         let Ok(block) = self.ump.inode_block(self.ip.ino) else { return self.data.d.size };
         let stored = block.read();

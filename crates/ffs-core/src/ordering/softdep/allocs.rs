@@ -106,6 +106,12 @@ impl Softdep {
         id
     }
 
+    /// The pointer is cleared, and writes may go on to show an older version.
+    pub(super) fn push_hole(&mut self, place: PtrPlace) {
+        let run = FragRun { at: FragNo::HOLE, frags: 0 };
+        self.push_alloc(AllocDep { place, run, frees: Vec::new(), entries: Vec::new() });
+    }
+
     /// See [`crate::ordering::Event::PointerCancelled`].
     pub(super) fn pointer_cancelled(&mut self, slot: PtrSlot, new: FragRun) {
         // Pointers to extended attributes have no versions.
@@ -121,9 +127,8 @@ impl Softdep {
         let is_durable = versions.is_some_and(|versions| versions.durable().is_some());
         let older_hole = older.filter(|id| self.is_hole(*id));
         if older_hole.is_none() && (older.is_some() || is_durable) {
-            // The pointer was a hole, which no write contained.
-            let run = FragRun { at: FragNo::HOLE, frags: 0 };
-            self.push_alloc(AllocDep { place, run, frees: Vec::new(), entries: Vec::new() });
+            // The device may show an older block: the pointer is a hole again.
+            self.push_hole(place);
             return;
         }
         self.graph.pass(id, older_hole);

@@ -17,7 +17,7 @@
 //!
 //! Reference: `docs/spec/soft-updates.md` §4.3, §6.11; `docs/spec/fsck-and-crash.md` G8.
 
-use super::dep::{AllocDep, DepId, FILE_END, Holds, Level, PtrPlace};
+use super::dep::{DepId, FILE_END, Holds, Level, PtrPlace};
 use super::engine::Softdep;
 use super::graph::DepIds;
 use super::inodedep::InodeExtra;
@@ -192,8 +192,7 @@ impl Softdep {
         if in_hole && last.is_some_and(|id| self.graph.is_unwritten(id)) {
             return false;
         }
-        let run = FragRun { at: FragNo::HOLE, frags: 0 };
-        self.push_alloc(AllocDep { place, run, frees: Vec::new(), entries: Vec::new() });
+        self.push_hole(place);
         if index >= NDADDR {
             let extra = self.inodedeps.extra_or_default(ino);
             extra.old_roots_end = extra.old_roots_end.max(end);

@@ -1,9 +1,16 @@
 //! Patterns that have broken file systems before, this one included.
 //!
-//! Each is a workload text on the standard tree. `{b}` is the size of a block, `{12b}` that of all
-//! direct blocks, `{12b+}` that and 100 bytes, `{12b-}` a byte less, `{single}` that of the blocks
-//! of a single indirect block, `{double}` the place of a block behind them, `{f}` the size of a
-//! fragment, `{long}` a text that fits in no inode; of the names `{1}` to `{6}` four fill a sector.
+//! Each is a workload text on the standard tree, with these names for what depends on the volume:
+//!
+//! | name | value |
+//! | --- | --- |
+//! | `{b}`, `{f}` | the bytes of a block, of a fragment |
+//! | `{12b}` | the bytes of twelve blocks; likewise for each number of [`BLOCKS`] |
+//! | `{12b+}`, `{12b-}` | 100 bytes more, a byte less |
+//! | `{single}` | the bytes to which a single indirect block leads |
+//! | `{double}` | a place to which the double indirect block leads |
+//! | `{long}` | a text that fits in no inode |
+//! | `{1}` to `{6}` | names of which four fill a sector |
 //!
 //! Reference: `spec/fsck-and-crash.md` §12.2, `spec/soft-updates.md` §2.2, §15.
 
@@ -216,7 +223,7 @@ const PATTERNS: &[&str] = &[
      punch /n {12b} {single}\nwrite /n {13b} 10\ntruncate /n {14b-}\ncreate /m\nfsync /m\nwait 31",
 ];
 
-/// The numbers of blocks in patterns.
+/// The numbers of blocks, more than one, for which patterns have names.
 const BLOCKS: [u64; 8] = [2, 3, 5, 12, 13, 14, 40, 524];
 
 /// Files that make a directory grow over a fragment and a block.

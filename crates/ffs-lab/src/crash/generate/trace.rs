@@ -45,7 +45,7 @@ pub(super) fn trace(shape: &Shape, rng: &SplitMix64, length: u32) -> Vec<Op> {
         let writer = rng.below(3) as usize;
         let own = dirs[writer];
         let dir = if rng.below(4) == 0 { "" } else { own };
-        if number % PART == 0 {
+        if number % PART_LENGTH == 0 {
             part = pick(rng, &[Part::Any, Part::Moves, Part::Sizes]);
         }
         let other = dirs[rng.below(3) as usize];
@@ -99,7 +99,7 @@ pub(super) fn some_file(rng: &SplitMix64, dir: &str) -> Path {
 }
 
 /// Operations of a part of a trace.
-const PART: u32 = 30;
+const PART_LENGTH: u32 = 30;
 
 /// Parents of directories that are moved.
 const PARENTS: [&str; 4] = ["", "A", "B", "A/C"];

@@ -14,6 +14,14 @@ fn append(rig: &mut Rig, lbn: usize) -> FragRun {
     run
 }
 
+/// A write to block `lbn`, a hole, gets run `new` and fails.
+fn fail_to_write(rig: &Rig, lbn: usize, new: FragRun) {
+    let (slot, block) = (PtrSlot::Direct(FILE, lbn), BufKey::File(FILE, lbn as i64));
+    rig.send(Event::BlockAllocated { run: new });
+    rig.send(Event::PointerSet { slot, new, old: None, content: BlockContent::Data, block });
+    rig.send(Event::PointerCancelled { slot, new });
+}
+
 /// A block is punched, written again, and truncated.
 #[test]
 fn a_punched_run_is_not_free_before_a_write_without_it() {
@@ -51,10 +59,7 @@ fn a_hole_that_a_write_contains_stays_when_its_successor_is_cancelled() {
     rig.write_group();
     assert_eq!(rig.start_inodes(FILE).db[3], 0);
     rig.accept(rig.inode_block(FILE));
-    let (slot, block) = (PtrSlot::Direct(FILE, 3), BufKey::File(FILE, 3));
-    rig.send(Event::BlockAllocated { run: new });
-    rig.send(Event::PointerSet { slot, new, old: None, content: BlockContent::Data, block });
-    rig.send(Event::PointerCancelled { slot, new });
+    fail_to_write(&rig, 3, new);
     assert_eq!(freed(&rig), []);
     rig.flush();
     assert_eq!(freed(&rig), [old]);
@@ -68,10 +73,7 @@ fn a_punched_run_is_not_free_when_its_successor_is_cancelled() {
     let (old, new) = (rig.run(3), rig.run(6));
     let behind = append(&mut rig, 4);
     punch(&mut rig, 3, old);
-    let (slot, block) = (PtrSlot::Direct(FILE, 3), BufKey::File(FILE, 3));
-    rig.send(Event::BlockAllocated { run: new });
-    rig.send(Event::PointerSet { slot, new, old: None, content: BlockContent::Data, block });
-    rig.send(Event::PointerCancelled { slot, new });
+    fail_to_write(&rig, 3, new);
     assert_eq!(rig.write_inodes(FILE).1.db[3], old.at.pointer(), "no block is behind it");
     assert_eq!(freed(&rig), []);
     rig.write_data(FILE, 4);
